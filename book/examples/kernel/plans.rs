@@ -3,9 +3,10 @@
 //! Run it with `cargo run -p colex-book --example kernel_plans`; each line `== .. ==` names a piece of the chapter.
 
 use colex_atom::{Arch, Ty};
-use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
+use colex_gpu::kernels::gemm::{Division, GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{GemmProblem, Major};
 use colex_gpu::{Device, Gemm};
+use colex_sched::StreamKRow;
 use half::bf16;
 use std::error::Error;
 
@@ -14,6 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     mapped();
     unmapped();
     with_fields()?;
+    shares()?;
     in_order()?;
     loaded()?;
     exercise_2();
@@ -100,6 +102,43 @@ fn with_fields() -> Result<(), Box<dyn Error>> {
     drop(call);
     assert!(c.download()?.iter().all(|sum| sum.to_f32() == 512.0));
     // ANCHOR_END: with_fields
+    Ok(())
+}
+
+/// Five tiles in four shares.
+fn shares() -> Result<(), Box<dyn Error>> {
+    println!("\n== shares ==");
+    // ANCHOR: shares
+    let device = Device::simulator(Arch::Sm90a);
+    let problem = GemmProblem::new(320, 64, 512);
+    let (a, b) = (
+        device.upload(&[bf16::ONE; 320 * 512])?,
+        device.upload(&[bf16::ONE; 64 * 512])?,
+    );
+    let mut c = device.poisoned::<bf16>(320 * 64)?;
+    let call = problem.on(&a, &b, &mut c)?.prepare_with(|operands, _| {
+        Ok(GemmPlan {
+            tile: [64, 64, 16], // 5 tiles of 32 steps
+            warps: [1, 1],
+            cluster: [1, 1, 1],
+            split: 4,
+            division: Division::StreamK,
+            ..GemmPlan::new(GemmMethod::Hopper, operands)
+        })
+    })?;
+    println!("{call}");
+    call.run(&device)?;
+    drop(call);
+    assert!(c.download()?.iter().all(|sum| sum.to_f32() == 512.0));
+
+    let row = StreamKRow::new(5, 32, 4, 2)?; // the least part has 2 steps
+    for tile in 0..5 {
+        let parts = row.peers(tile).into_iter().flatten();
+        let places: Vec<i64> = parts.clone().map(|share| row.part(share, tile)).collect();
+        let shares: Vec<i64> = parts.collect();
+        println!("tile {tile}: shares {shares:?}, places {places:?}");
+    }
+    // ANCHOR_END: shares
     Ok(())
 }
 

@@ -3,8 +3,8 @@
 //! Run it with `cargo run -p colex-book --example schedule_split`; each line `== .. ==` names a piece of the chapter.
 
 use colex_sched::{
-    Decomposition, Error, GemmCoord, StreamK, StreamKDevice, StreamKSm90, StreamKSm90Args,
-    choose_split,
+    Decomposition, Error, GemmCoord, StreamK, StreamKDevice, StreamKRow, StreamKSm90,
+    StreamKSm90Args, choose_split,
 };
 
 fn main() -> Result<(), Error> {
@@ -13,6 +13,7 @@ fn main() -> Result<(), Error> {
     worth_it()?;
     table()?;
     refused();
+    row()?;
     Ok(())
 }
 
@@ -111,4 +112,15 @@ fn refused() {
     let refused = StreamKSm90::new(GemmCoord::new(4, 4, 1), 16, args).unwrap_err();
     println!("{refused}");
     // ANCHOR_END: refused
+}
+
+/// Divides the five tiles as the kernel does.
+fn row() -> Result<(), Error> {
+    // ANCHOR: row
+    let row = StreamKRow::new(5, 32, 4, 2)?; // tiles, k-tiles, shares, the least part
+    let work: Vec<_> = row.work(1).collect();
+    assert_eq!(work, [(1, 8..32), (2, 0..16)]);
+    assert_eq!(row.peers(2), Some(1..=2)); // the shares that have parts of tile 2
+    // ANCHOR_END: row
+    Ok(())
 }

@@ -38,7 +38,7 @@ use super::groups::{self, Groups};
 use super::plan::{GemmPlan, Operands, vector};
 use super::prepared::{GemmKernel, GemmShape, PreparedGemms, Role, Wish};
 use super::problem::{MOST, check_extent, holds_f32};
-use super::sm90::{WARPGROUP_THREADS, WORKSPACE};
+use super::sm90::{WARPGROUP_THREADS, WORKSPACE, counted_along_k, numbers_of_parts};
 use crate::autotune::Autotune;
 use crate::calls::{Addresses, Call, KernelOf, PreparedLaunch, Shape, same_device};
 use crate::copy::call::CopyCall;
@@ -2195,10 +2195,15 @@ fn check_invariant(
     let wanted = plan_of(problem, &invariant, device)?;
     // Parts of K begin at whole steps, and the kernel of a convolution sums a step under all taps before the next one.
     let has_steps = wanted.cluster[2] > 1 || shape.batch.convolution().is_some();
+    // A plan in parts that leaves all tiles whole has one.
+    let parts = |plan: &GemmPlan| match plan.divided_tiles(problem) {
+        0 => 1,
+        _ => plan.split,
+    };
     let order = |plan: &GemmPlan| {
         [
             ("method", plan.method.to_string()),
-            ("number of parts of K", plan.split.to_string()),
+            ("number of parts of K", parts(plan).to_string()),
             (
                 "number of a cluster's blocks along K",
                 plan.cluster[2].to_string(),
@@ -2551,9 +2556,9 @@ fn arguments_of_sum(
     epilogue: Option<Vec<Arg<'_>>>,
 ) -> Result<Vec<Argument>, Error> {
     let layout = layout(problem, plan, batch, Operand::C);
-    let sizes = [problem.m, problem.n].into_iter();
+    let sizes = [problem.m, problem.n, counted_along_k(problem, batch.0)].into_iter();
     let numbers = sizes.chain(batch.0.extents().iter().copied());
-    let numbers = numbers.chain([plan.split, plan.undivided]);
+    let numbers = numbers.chain(numbers_of_parts(plan, problem, batch.0));
     let mut given = vec![Arg::checked(c, &layout)];
     given.extend(numbers.map(|n| Arg::Value(Argument::U32(n as u32))));
     given.push(Arg::Value(WORKSPACE));

@@ -45,18 +45,18 @@ const MOST_ALONG_K: i64 = 8;
 pub(crate) struct Gemv;
 
 /// How the threads of a block lie over a tile of B.
-struct Division {
+struct ThreadShare {
     /// Threads along N and along K.
     threads: [i64; 2],
     /// Neighbours of a thread along N and along K.
     vector: [i64; 2],
 }
 
-impl Division {
-    fn of(plan: &GemmPlan) -> Division {
+impl ThreadShare {
+    fn of(plan: &GemmPlan) -> ThreadShare {
         let along_n = plan.warps[1].clamp(1, THREADS);
         let vector = plan.operands.vector(Operand::B);
-        Division {
+        ThreadShare {
             threads: [along_n, THREADS / along_n],
             vector: match plan.operands.major(Operand::B) {
                 Major::First => [vector, 1],
@@ -143,7 +143,7 @@ impl GemmFamily for Gemv {
     }
 
     fn steps(&self, plan: &GemmPlan) -> [i64; 3] {
-        let [n, k] = Division::of(plan).step();
+        let [n, k] = ThreadShare::of(plan).step();
         [1, n, k]
     }
 
@@ -169,7 +169,7 @@ impl GemmFamily for Gemv {
         )?;
         let factors = plan.operands.right_factors();
         let own = bn * bk / THREADS;
-        let sums = factors * bm * (bn / along_n) * Division::of(plan).vector[1];
+        let sums = factors * bm * (bn / along_n) * ThreadShare::of(plan).vector[1];
         plan.limit("sums of a thread", sums, MOST_SUMS)?;
         let rows = bm * bk / (THREADS / along_n);
         plan.limit(
@@ -213,7 +213,7 @@ fn universal(bits: i64) -> Result<CopyAtom, Error> {
 /// A kernel that is being built.
 struct Kernel<'a> {
     plan: &'a GemmPlan,
-    division: Division,
+    division: ThreadShare,
     major: Major,
     /// Of A's rows, of B, and of a row of C.
     copies: [TiledCopy; 3],
@@ -259,7 +259,7 @@ fn build(
     let terms = terms.of_product(&product);
     let right: Vec<Tensor> = right.iter().map(|b| b.fixed_behind(&product)).collect();
 
-    let division = Division::of(plan);
+    let division = ThreadShare::of(plan);
     let major = operands.major(Operand::B);
     let bits = i64::from(operands.ab.bits());
     let vector_of_a = division.vector_of_a(operands);

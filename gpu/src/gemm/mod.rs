@@ -36,4 +36,4 @@ pub use epilogue::expression::{
 pub use groups::Groups;
 pub use groups::call::GroupNumber;
 pub use groups::problem::GroupProblem;
-pub use plan::{GemmPlan, Operands};
+pub use plan::{Division, GemmPlan, Operands};

@@ -97,6 +97,21 @@ impl Operands {
     }
 }
 
+/// What the parts of K are parts of, where clusters divide it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Division {
+    /// Each tile that is divided has the same number of parts.
+    SplitK,
+    /// The steps along K of all tiles that are divided are one row, in even shares that may begin and end inside of tiles and cross
+    /// their borders ([`StreamKRow`](colex_sched::StreamKRow)). A share stores the tiles that it has whole; its parts of others go
+    /// to the workspace.
+    StreamK,
+}
+
+/// The fewest steps along K that a share has of a tile that is divided by stream-K: to write and read the sums of a part takes as long as
+/// about two steps of the largest tile.
+pub(crate) const LEAST_STEPS: i64 = 2;
+
 /// The most tiles of a plan whose K is not divided.
 pub(crate) const MOST_UNDIVIDED: i64 = 1 << 40;
 
@@ -130,6 +145,8 @@ pub struct GemmPlan {
     /// The number of parts into which clusters divide K (Hopper; 1 for the others). Each writes its sums to a workspace. A
     /// second kernel adds them in the order of the parts and stores C.
     pub split: i64,
+    /// What these are parts of: each tile, or the row of the steps of all tiles that are divided (split-K if `split` is 1).
+    pub division: Division,
     /// The number of the clusters' tiles whose K is not divided: the first of the order (0 if `split` is 1). Those that
     /// fill whole rounds need no parts.
     pub undivided: i64,
@@ -175,6 +192,7 @@ impl GemmPlan {
             schedule: Schedule::Cooperative,
             cluster,
             split: 1,
+            division: Division::SplitK,
             undivided: 0,
             early: false,
             order: Order::Grouped {
@@ -417,11 +435,12 @@ impl GemmPlan {
         }
     }
 
-    /// The plan of the kernel, which takes any number of parts of K if it takes several. One of plain products waits for the launch
+    /// The plan of the kernel, which takes any number of parts of K in either way if it takes several. One of plain products waits for the launch
     /// before it where it can: whether it begins before that has ended is left to its launch.
     pub(crate) fn of_kernel(&self, form: &BatchForm, arch: Arch) -> GemmPlan {
         GemmPlan {
             split: self.split.min(2),
+            division: Division::SplitK,
             undivided: 0,
             early: self.early || form.is_plain() && self.can_begin_early(arch),
             ..*self
@@ -456,6 +475,46 @@ impl GemmPlan {
         }
     }
 
+    /// The steps along K of a tile of a problem: those of each block of a cluster that divides K.
+    pub(crate) fn steps_of(&self, problem: &GemmProblem) -> i64 {
+        let step = self.tile[2].saturating_mul(self.cluster[2]).max(1);
+        (problem.k - 1) / step + 1
+    }
+
+    /// The parts of each tile, or the shares of all, of a number of tiles that are divided with these steps each: none has less than
+    /// one step, or than [`LEAST_STEPS`] of a row.
+    pub(crate) fn parts_of(&self, tiles: i64, steps: i64) -> i64 {
+        let most = match self.division {
+            Division::SplitK => steps,
+            Division::StreamK => tiles.saturating_mul(steps) / LEAST_STEPS,
+        };
+        self.split.min(most.max(1))
+    }
+
+    /// The places of a workspace for the parts of a number of clusters' tiles.
+    pub(crate) fn places(&self, tiles: i64) -> i64 {
+        match self.division {
+            Division::SplitK => tiles.saturating_mul(self.split),
+            // A part has the number of its share and of its tile.
+            Division::StreamK if tiles > 0 => tiles.saturating_add(self.split - 1),
+            Division::StreamK => 0,
+        }
+    }
+
+    /// The numbers of whole tiles and of parts or shares that clusters take for a number of clusters' tiles.
+    pub(crate) fn items(&self, tiles: i64) -> i64 {
+        let divided = match self.split {
+            1 => 0,
+            _ => (tiles - self.undivided).max(0),
+        };
+        let parts = match self.division {
+            Division::SplitK => divided.saturating_mul(self.split),
+            Division::StreamK if divided > 0 => self.split,
+            Division::StreamK => 0,
+        };
+        (tiles - divided).saturating_add(parts)
+    }
+
     /// The bytes of the sums of one part of K of a cluster's tile.
     pub(crate) fn bytes_of_parts(&self) -> i64 {
         let [m, n, _] = self.tile;
@@ -481,8 +540,8 @@ impl GemmPlan {
             return 0;
         }
         let (plan, problem) = (self.possible(), problem.possible());
-        let sums = plan.bytes_of_parts().saturating_mul(plan.split);
-        plan.divided_tiles(&problem).saturating_mul(sums)
+        let places = plan.places(plan.divided_tiles(&problem));
+        plan.bytes_of_parts().saturating_mul(places)
     }
 
     /// The plan whose numbers are the nearest that a kernel may take: what is computed of a plan before its check fits 64 bits.
@@ -574,10 +633,15 @@ impl fmt::Display for GemmPlan {
                     Schedule::Pingpong => " by pingpong",
                 }
             )?;
-            match (self.split, self.undivided) {
-                (1, _) => {}
-                (parts, 0) => write!(f, "{parts} parts of K, ")?,
-                (parts, whole) => write!(f, "{parts} parts of K after {whole} tiles, ")?,
+            match (self.division, self.split) {
+                (Division::SplitK, 1) => {}
+                (Division::SplitK, parts) => write!(f, "{parts} parts of K")?,
+                (Division::StreamK, shares) => write!(f, "stream-K in {shares} shares")?,
+            }
+            match (self.division, self.split, self.undivided) {
+                (Division::SplitK, 1, _) => {}
+                (_, _, 0) => f.write_str(", ")?,
+                (_, _, whole) => write!(f, " after {whole} tiles, ")?,
             }
         }
         f.write_str(if self.early { "early, " } else { "" })?;

@@ -5,8 +5,8 @@ use colex_tiled::Operand;
 
 use super::epilogue::convert::{outputs, sum_type};
 use super::operand::shares;
-use super::plan::{GemmPlan, Operands};
-use super::sm90::MOST_SHARING;
+use super::plan::{Division, GemmPlan, Operands};
+use super::sm90::{MOST_SHARES, MOST_SHARING, MOST_STEPS};
 use crate::error::{Error, ErrorKind, begins_late, flag};
 use crate::kernels::{GemmProblem, Major};
 use crate::method::GemmMethod;
@@ -108,8 +108,22 @@ impl GemmPlan {
         self.number("number of warps along N", self.warps[1], 1..=warps_n, 1)?;
         self.limit("threads in a block", family.threads(self), MOST_THREADS)?;
         self.check_cluster(family.most_cluster(arch))?;
-        let parts = 1..=family.most_split();
-        self.number("number of parts of K", self.split, parts, 1)?;
+        match self.division {
+            Division::SplitK => {
+                let parts = 1..=family.most_split();
+                self.number("number of parts of K", self.split, parts, 1)?;
+            }
+            Division::StreamK if family.most_split() > 1 => {
+                let shares = 2..=MOST_SHARES;
+                self.number("number of shares by stream-K", self.split, shares, 1)?;
+            }
+            Division::StreamK => {
+                return Err(flag(format!(
+                    "the plan divides K by stream-K: the {} kernel does not, and the Hopper kernel does",
+                    self.method
+                )));
+            }
+        }
         let whole = 0..=if self.split > 1 { MOST_PLACES - 1 } else { 0 };
         self.number(
             "number of tiles that are not divided",
@@ -416,14 +430,19 @@ impl GemmPlan {
         }
         let tiles = self.cluster_tiles(problem);
         self.limit("tiles that are not divided", self.undivided, tiles)?;
+        if self.division == Division::StreamK {
+            let divided = self.divided_tiles(problem);
+            let row = divided.saturating_mul(self.steps_of(problem));
+            self.limit("steps along K of a row by stream-K", row, MOST_STEPS)?;
+        }
         let bytes = self.workspace(problem);
         let what = "bytes of workspace for the parts of K";
         self.limit(what, bytes, MOST_WORKSPACE)
     }
 
-    /// The most parts of K of some clusters' tiles for which there may be a workspace.
-    pub(crate) fn most_in_workspace(&self, tiles: i64) -> i64 {
-        MOST_WORKSPACE / tiles.saturating_mul(self.bytes_of_parts())
+    /// Whether there may be a workspace for the parts of K of some clusters' tiles.
+    pub(crate) fn fits_workspace(&self, tiles: i64) -> bool {
+        self.places(tiles).saturating_mul(self.bytes_of_parts()) <= MOST_WORKSPACE
     }
 
     /// The first extent of a problem that the tile does not divide, its name and the tile's extent.

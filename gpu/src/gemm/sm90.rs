@@ -7,6 +7,7 @@ use colex_atom::{Arch, Ty};
 use colex_device::Device;
 use colex_ir::launch::{Argument, Launch, Limits};
 use colex_layout::Layout;
+use colex_sched::formula;
 use colex_sched::pipeline::{Schedule, WarpSpecialized};
 use colex_tiled::{Operand, TiledMma};
 
@@ -16,14 +17,14 @@ use super::chunks::departures::Departures;
 use super::convolution::form::Filter;
 use super::epilogue::cluster_sum::ClusterSum;
 use super::epilogue::sm90::{StorePath, TilePlace, shared_bytes};
-use super::epilogue::split_sum::SplitSum;
+use super::epilogue::split_sum::{SplitSum, StepRow};
 use super::epilogue::terms::{EarlyTerms, KernelEpilogue, MakeMap, Terms};
 use super::family::{GemmFamily, MOST_STAGES, Numbers};
 use super::groups::Groups;
 use super::groups::clear::{Cleared, clear_before, clear_behind};
-use super::groups::tiles::{self, GroupRows, GroupTile, MOST_ROWS, Span};
+use super::groups::tiles::{self, GroupRows, GroupTile, MOST_ROWS, Span, larger};
 use super::operand::{Fetch, boxed_layout};
-use super::plan::{GemmPlan, Operands};
+use super::plan::{Division, GemmPlan, LEAST_STEPS, Operands};
 use super::plan_check::{MOST_THREADS, MOST_TILE};
 use super::problem::MOST_EXTENT;
 use crate::calls::unencoded;
@@ -36,7 +37,7 @@ use colex_tensor::{
 };
 
 /// The most steps along K of all shares together.
-const MOST_STEPS: i64 = 1 << 26;
+pub(crate) const MOST_STEPS: i64 = 1 << 26;
 
 /// The registers that the Hopper kernel needs beside a thread's accumulators.
 const BESIDE_SUMS: i64 = BESIDE_WGMMA as i64;
@@ -228,8 +229,7 @@ impl GemmFamily for Hopper {
             given.push(Arg::checked(c, lc));
         }
         // A kernel of a convolution counts the channels under each tap.
-        let channels = batch.convolution().map(|of| of.problem.channels);
-        let sizes = [problem.m, problem.n, channels.unwrap_or(problem.k)];
+        let sizes = [problem.m, problem.n, counted_along_k(problem, batch)];
         let products = lc.modes().skip(2).map(|mode| mode.size());
         let has_count = form.groups.is_some() || form.owners() > 0;
         let groups = has_count.then_some(problem.batch);
@@ -243,7 +243,7 @@ impl GemmFamily for Hopper {
             given.push(Arg::Value(Argument::U32(chunks.first as u32)));
         }
         if plan.split > 1 {
-            let numbers = [plan.split, plan.undivided];
+            let numbers = numbers_of_parts(plan, problem, batch);
             given.extend(numbers.map(|n| Arg::Value(Argument::U32(n as u32))));
             given.push(Arg::Value(WORKSPACE));
         }
@@ -265,10 +265,34 @@ impl GemmFamily for Hopper {
         let at_once =
             clusters_at_once(i64::from(size), multiprocessors) * beside(plan, device.arch());
         let wanted = wanted.saturating_mul(products);
-        let divided = (wanted - plan.undivided).saturating_mul(plan.split);
-        let clusters = divided.saturating_add(plan.undivided).min(at_once) as u32;
+        let clusters = plan.items(wanted).min(at_once) as u32;
         Launch::new(clusters * size, threads).cluster(size)
     }
+}
+
+/// The numbers by which a launch divides K: the parts, the fewest steps of one by stream-K (0 by split-K), and the tiles that are not
+/// divided.
+pub(crate) fn numbers_of_parts(plan: &GemmPlan, problem: &GemmProblem, batch: &Batch) -> [i64; 3] {
+    let loaded = match batch.convolution() {
+        Some(of) => GemmProblem {
+            k: of.loaded(plan.tile[2]),
+            ..*problem
+        },
+        None => *problem,
+    };
+    let tiles = plan.divided_tiles(problem).max(1);
+    let parts = plan.parts_of(tiles, plan.steps_of(&loaded));
+    let least = match plan.division {
+        Division::SplitK => 0,
+        Division::StreamK => LEAST_STEPS,
+    };
+    [parts, least, plan.undivided]
+}
+
+/// The channels of a convolution or the K of a product: what a kernel counts.
+pub(crate) fn counted_along_k(problem: &GemmProblem, batch: &Batch) -> i64 {
+    let channels = batch.convolution().map(|of| of.problem.channels);
+    channels.unwrap_or(problem.k)
 }
 
 /// Whether `wgmma` takes elements of a number of bytes in every order: those of two. It takes all others along K.
@@ -435,10 +459,7 @@ impl ConsumerTurns {
 /// The tiles whose K is divided into parts.
 struct Divided {
     sum: SplitSum,
-    /// The number of the clusters' tiles.
-    tiles: Index,
-    /// The number of steps along K of a share.
-    steps: Index,
+    row: StepRow,
 }
 
 /// More than the tiles and parts of tiles that the clusters count.
@@ -452,6 +473,9 @@ pub(crate) const MOST_SHARING: i64 = 4;
 
 /// The most parts into which clusters divide K.
 pub(crate) const MOST_SPLIT: i64 = 64;
+
+/// The most shares into which clusters divide the steps of all tiles.
+pub(crate) const MOST_SHARES: i64 = 1024;
 
 /// The argument in whose place a call puts the address of its workspace.
 pub(crate) const WORKSPACE: Argument = Argument::U64(0);
@@ -617,7 +641,6 @@ fn build(
     epilogue: &KernelEpilogue,
     arch: Arch,
 ) -> Result<TensorKernel, Error> {
-    let [_, _, bk] = plan.tile;
     let consumers = plan.consumer_groups() as u32;
     let name = match plan.operands.ab {
         Ty::Tf32 => "gemm_sm90_tf32",
@@ -708,10 +731,6 @@ fn build(
     if plan.early {
         begin_early(&mut k);
     }
-    let most = (MOST_EXTENT / bk + 1).min(1 << 25);
-    // Under each tap of a convolution, all channels.
-    let taps = batch.filter.map_or(1, Filter::count);
-    let all = k.within((&kk + (bk - 1)) / bk, 1..most / taps + 1) * taps;
     let along_parts = batch.groups.is_some_and(|groups| !groups.has_rows());
     let along_k_of_groups = numbers
         .clone()
@@ -732,18 +751,10 @@ fn build(
             })
         }
     };
-    // Beyond K, loads bring zeros: all blocks of a cluster take as many steps.
-    let share = |k: &mut Builder, shares: &Index| {
-        let steps = k.within((&all + (shares - 1)) / shares, 1..most + 1);
-        k.within(shares * &steps, 1..MOST_STEPS + 1);
-        steps
-    };
-    let steps = share(&mut k, &along_k.into());
+    let steps = steps(&mut k, plan, &batch, &kk);
     let divided = split.zip(grid.products()).map(|(sum, grid)| {
-        let tiles = sum.check(&mut k, grid);
-        let shares = k.within(&sum.parts * along_k, 1..MOST_SPLIT * MOST_ALONG_K + 1);
-        let steps = share(&mut k, &shares);
-        Divided { sum, tiles, steps }
+        let row = sum.check(&mut k, grid, &steps);
+        Divided { sum, row }
     });
     // Each warpgroup that stores a part of a tile, of all blocks of a cluster.
     let storing = plan.consumer_groups() / plan.tiles_at_once() * i64::from(size);
@@ -778,6 +789,24 @@ fn build(
         |k| kernel.consume(k, &stored, &output, sum.as_ref(), &terms),
     );
     k.finish()
+}
+
+/// The most steps along K of a tile.
+fn most_steps(plan: &GemmPlan) -> i64 {
+    (MOST_EXTENT / plan.tile[2] + 1).min(1 << 25)
+}
+
+/// The steps along K of a tile, for each block of a cluster that divides it. Beyond K, loads bring zeros: all blocks of a cluster take as
+/// many steps.
+pub(crate) fn steps(k: &mut Builder, plan: &GemmPlan, batch: &BatchForm, along: &Index) -> Index {
+    let (bk, along_k) = (plan.tile[2], plan.cluster[2]);
+    let most = most_steps(plan);
+    // Under each tap of a convolution, all channels.
+    let taps = batch.filter.map_or(1, Filter::count);
+    let all = k.within((along + (bk - 1)) / bk, 1..most / taps + 1) * taps;
+    let steps = k.within((all + (along_k - 1)) / along_k, 1..most + 1);
+    k.within(&steps * along_k, 1..MOST_STEPS + 1);
+    steps
 }
 
 /// Waits for the end of the launch before, which the kernel need not await to begin: nothing in front of this accesses global
@@ -887,20 +916,10 @@ impl WarpSpecializedKernel<'_> {
         turn: Option<&Index>,
         body: impl Fn(&mut Builder, Item),
     ) {
-        let along_k = self.plan.cluster[2];
-        let tiles = grid.taken();
-        let last = match &self.divided {
-            None => tiles.clone(),
-            Some(of) => &of.sum.undivided + &of.tiles * &of.sum.parts,
-        };
-        let last = k.within(last, 1..MOST_ITEMS);
-        let start = |k: &mut Builder, part: &Index, steps: &Index| {
-            let share = match along_k {
-                1 => part.clone(),
-                _ => part * along_k + &self.rank,
-            };
-            k.within(share * steps, 0..MOST_STEPS)
-        };
+        if let Some(of) = &self.divided {
+            return self.each_of_parts(k, grid, of, body);
+        }
+        let last = k.within(grid.taken(), 1..MOST_ITEMS);
         let (mut first, mut stride) = (self.first.clone(), self.stride.clone());
         if let Some(turn) = turn {
             first = first + turn * &stride;
@@ -911,52 +930,18 @@ impl WarpSpecializedKernel<'_> {
                 Some(_) => k.less(&(number + &self.stride), &last),
                 None => Cond::Known(false),
             };
-            let whole = start(k, &0.into(), &self.steps);
-            let (item, tile) = match &self.divided {
-                None => {
-                    let item = Item {
-                        is_whole: Cond::Known(true),
-                        at: [0.into(), 0.into()],
-                        product: Vec::new(),
-                        rows: None,
-                        columns: None,
-                        part: 0.into(),
-                        start: whole,
-                        steps: self.steps.clone(),
-                        is_followed,
-                    };
-                    (item, number.clone())
-                }
-                Some(of) => {
-                    let SplitSum {
-                        undivided, parts, ..
-                    } = &of.sum;
-                    let select = |whole: &Index, of_part: &Index| {
-                        Index::select_less(number, undivided, whole, of_part)
-                    };
-                    // The minima state bounds that hold anyway, and that no proof finds.
-                    let before = number.min(undivided);
-                    let beyond = k.within(number - &before, 0..MOST_ITEMS);
-                    let part = of.sum.place(&beyond);
-                    let tile = (before + &part / parts).min(&(&tiles - 1));
-                    let of_part = start(k, &(&part % parts), &of.steps);
-                    let steps = select(&self.steps, &of.steps);
-                    let end = MOST_EXTENT / self.plan.tile[2] + MOST_SPLIT * along_k;
-                    let item = Item {
-                        is_whole: k.less(number, undivided),
-                        at: [0.into(), 0.into()],
-                        product: Vec::new(),
-                        rows: None,
-                        columns: None,
-                        part,
-                        start: select(&whole, &of_part).min(&(Index::from(end) - &steps)),
-                        steps,
-                        is_followed,
-                    };
-                    (item, tile)
-                }
+            let item = Item {
+                is_whole: Cond::Known(true),
+                at: [0.into(), 0.into()],
+                product: Vec::new(),
+                rows: None,
+                columns: None,
+                part: 0.into(),
+                start: k.within(self.start(&0.into(), &self.steps), 0..MOST_STEPS),
+                steps: self.steps.clone(),
+                is_followed,
             };
-            let (at, product) = place(k, self.plan, grid, (&tile, &self.rank));
+            let (at, product) = place(k, self.plan, grid, (number, &self.rank));
             let columns = (self.along_k.as_ref())
                 .map(|(numbers, extent)| tiles::columns(k, numbers, &product[0], extent));
             let steps = match &columns {
@@ -983,6 +968,107 @@ impl WarpSpecializedKernel<'_> {
                 },
             );
         })
+    }
+
+    /// The first step of this block of a part of a tile: the steps of the cluster from `begin` on, `steps` for each block.
+    fn start(&self, begin: &Index, steps: &Index) -> Index {
+        match self.plan.cluster[2] {
+            1 => begin.clone(),
+            along_k => begin * along_k + &self.rank * steps,
+        }
+    }
+
+    /// `body` for the whole tiles of this block and its parts of others. A cluster takes whole tiles and parts, or shares, in
+    /// turn; a share has parts of tiles that follow each other.
+    fn each_of_parts(
+        &self,
+        k: &mut Builder,
+        grid: &BatchTiles,
+        Divided { sum, row }: &Divided,
+        body: impl Fn(&mut Builder, Item),
+    ) {
+        let (tiles, undivided) = (grid.taken(), &sum.undivided);
+        let last = k.within(undivided + &row.items, 1..MOST_ITEMS);
+        let (first, stride) = (self.first.clone(), self.stride.clone());
+        // Behind the last step of the last block.
+        let end = Index::from(most_steps(self.plan) + self.plan.cluster[2]);
+        k.for_(first, &last, stride, |k, number| {
+            // The minima and maxima state bounds that hold anyway, and that no proof finds.
+            let whole = larger(&number.min(&(&tiles - 1)), &0.into());
+            let tile = k.var(whole, 0..MOST_ITEMS);
+            let begin = k.var(0, 0..MOST_STEPS + 1);
+            let left = k.var(&self.steps, 0..MOST_STEPS + 1);
+            let place = k.var(0, 0..MOST_ITEMS);
+            let is_whole = k.less(number, undivided);
+            k.if_(Builder::not(is_whole), |k| {
+                let item = k.within(number - &number.min(undivided), 0..MOST_ITEMS);
+                let item = item.min(&row.items);
+                let share = |k: &mut Builder, share: Index| {
+                    let (each, more) = (row.each.clone(), row.more.clone());
+                    let begin = formula::share_begin(share, each, more);
+                    k.within(begin.min(&MOST_STEPS.into()), 0..MOST_STEPS + 1)
+                };
+                k.if_else(
+                    row.crosses,
+                    |k| {
+                        let cut = |k: &mut Builder, number: Index| {
+                            let at = share(k, number);
+                            let (steps, least) = (row.steps.clone(), sum.least.clone());
+                            let [tile, step] = formula::share_cut(at, steps, least);
+                            let at = (&tile * &row.steps + &step).min(&MOST_STEPS.into());
+                            (tile, step, at)
+                        };
+                        let (of_row, step, from) = cut(k, item.clone());
+                        let (_, _, to) = cut(k, &item + 1);
+                        k.set(&place, (&item + &of_row).min(&(MOST_ITEMS - 1).into()));
+                        k.set(&tile, (undivided + of_row).min(&(MOST_ITEMS - 1).into()));
+                        k.set(&begin, step);
+                        k.set(&left, larger(&(to - from), &0.into()));
+                    },
+                    |k| {
+                        let part = &item % &sum.parts;
+                        let from = share(k, part.clone());
+                        let more = Index::select_less(&part, &row.more, &1.into(), &0.into());
+                        k.set(
+                            &tile,
+                            (undivided + &item / &sum.parts).min(&(MOST_ITEMS - 1).into()),
+                        );
+                        k.set(&begin, from);
+                        k.set(&left, (&row.each + more).min(&MOST_STEPS.into()));
+                        k.set(&place, &item);
+                    },
+                );
+            });
+            k.loop_(|k| {
+                let now = k.get(&left);
+                let is_left = k.less(&0.into(), &now);
+                k.break_unless(is_left);
+                let now = larger(&now, &1.into());
+                let from = k.get(&begin);
+                let steps = now.min(&larger(&(&self.steps - &from), &1.into()));
+                let start = self.start(&from, &steps).min(&(end.clone() - &steps));
+                let at = k.get(&tile).min(&(&tiles - 1));
+                let (coordinates, product) = self::place(k, self.plan, grid, (&at, &self.rank));
+                let item = Item {
+                    at: coordinates,
+                    product,
+                    rows: None,
+                    columns: None,
+                    is_whole: k.equal(&steps, &self.steps),
+                    part: sum.place(&k.get(&place)),
+                    start,
+                    steps: steps.clone(),
+                    is_followed: Cond::Known(false),
+                };
+                body(k, item);
+                k.set(&left, larger(&(now - steps), &0.into()));
+                k.set(&begin, 0);
+                let next = k.get(&tile) + 1;
+                k.set(&tile, next.min(&(MOST_ITEMS - 1).into()));
+                let next = k.get(&place) + 1;
+                k.set(&place, next.min(&(MOST_ITEMS - 1).into()));
+            });
+        });
     }
 
     /// The copies of the factors by the threads of the producer, if they load.

@@ -14,6 +14,7 @@ mod plans;
 mod reduce;
 mod rowwise;
 mod speed;
+mod stream_k;
 mod sweep;
 mod top_k;
 mod views;

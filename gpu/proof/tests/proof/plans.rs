@@ -26,7 +26,7 @@ fn product(
 }
 
 /// The same on a device.
-fn product_on(
+pub(super) fn product_on(
     device: &Device,
     method: GemmMethod,
     problem: GemmProblem,
@@ -79,7 +79,7 @@ fn no_kernel_of_the_library_traps() {
     println!("law plans.no_traps: {} cases", samples.len());
 }
 
-fn said(method: GemmMethod, change: impl FnOnce(&mut GemmPlan)) -> String {
+pub(super) fn said(method: GemmMethod, change: impl FnOnce(&mut GemmPlan)) -> String {
     let problem = GemmProblem::new(256, 256, 128);
     product(Arch::Sm90a, method, problem, change).expect_err("it is refused")
 }

@@ -11,10 +11,11 @@ use colex_atom::{Arch, Ty};
 use colex_device::{Device, Memo, Rates};
 use colex_ir::launch::Limits;
 
-use crate::gemm::plan::{GemmPlan, MOST_UNDIVIDED, Operands};
+use crate::gemm::plan::{Division, GemmPlan, LEAST_STEPS, MOST_UNDIVIDED, Operands};
 use crate::gemm::prepared::Wish;
 use crate::gemm::sm90::{
-    BESIDE_TILES, KEPT, MOST_SPLIT, beside, clusters_at_once, most_beside, tile_bytes,
+    BESIDE_TILES, KEPT, MOST_SHARES, MOST_SPLIT, MOST_STEPS, beside, clusters_at_once, most_beside,
+    tile_bytes,
 };
 use crate::kernels::{GemmProblem, Major};
 use crate::method::GemmMethod;
@@ -30,11 +31,48 @@ const MOST_STAGES: i64 = 10;
 /// The most rows of a product for which a call takes the GEMV kernel: with three, `wgmma` was as fast.
 const MOST_ROWS: i64 = 2;
 
-/// The numbers of parts of K that suit a problem, each with the number of tiles that are not divided.
-type Divisions = [Option<(i64, i64)>; 4];
+/// How a plan divides K: into how many parts of what, and behind how many tiles that are not divided.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct PlanDivision {
+    split: i64,
+    division: Division,
+    undivided: i64,
+}
+
+impl PlanDivision {
+    /// PlanDivision of each tile.
+    fn of_tiles(split: i64, undivided: i64) -> PlanDivision {
+        PlanDivision {
+            split,
+            division: Division::SplitK,
+            undivided,
+        }
+    }
+
+    /// A plan that divides K so.
+    fn of(&self, plan: &GemmPlan) -> GemmPlan {
+        let PlanDivision {
+            split,
+            division,
+            undivided,
+        } = *self;
+        GemmPlan {
+            split,
+            division,
+            undivided,
+            ..*plan
+        }
+    }
+}
+
+/// The ways to divide K that suit a problem.
+type Divisions = [Option<PlanDivision>; 5];
+
+/// The place of the division by stream-K.
+const BY_STREAM_K: usize = 3;
 
 /// The place of the division by which every tile takes K whole.
-const ALL_WHOLE: usize = 3;
+const ALL_WHOLE: usize = 4;
 
 /// The fewest stages of several blocks of a multiprocessor.
 const LEAST_STAGES: i64 = 4;
@@ -241,6 +279,9 @@ mod h200 {
     /// Microseconds of the kernel that adds parts of K; clocks for each byte that a block writes; bytes that are read in a
     /// microsecond.
     pub(super) const SPLIT: [f64; 3] = [1.29, 0.0181, 2.17e6];
+    /// The part of a product's time that the model adds where shares cross the borders of tiles: no such plan is measured, and clusters that
+    /// compute other parts of K at one time share less of the second-level cache. A choice takes such a plan for a clear gain alone.
+    pub(super) const UNMEASURED: f64 = 0.05;
     /// Clocks of an epilogue, and for each element that a block stores: by TMA, and by threads in pairs and one by one.
     pub(super) const EPILOGUE: [f64; 4] = [164.0, 0.0541, 0.4, 0.993];
     /// The same in pairs and one by one where threads load, of tiles of which a multiprocessor may run several; and the times more for
@@ -331,9 +372,7 @@ impl GemmPlan {
         let room = i64::from(Limits::of(arch).shared) + KEPT;
         let each = tile_bytes(&plan, plan.stages) + BESIDE_TILES + KEPT;
         let is_alone = plan.consumer_groups() > 1 || 2 * each > room;
-        let whole = self.cluster_tiles(problem) - self.divided_tiles(problem);
-        let parts = self.divided_tiles(problem).saturating_mul(self.split);
-        let blocks = whole.saturating_add(parts);
+        let blocks = self.items(self.cluster_tiles(problem));
         let more_than_half = blocks.saturating_mul(2) > machine.multiprocessors;
         is_alone && more_than_half && blocks.saturating_mul(5) <= machine.multiprocessors * 4
     }
@@ -370,11 +409,14 @@ impl GemmPlan {
         let tiles = tiles.saturating_mul(ck).saturating_mul(problem.batch);
         let divided = (tiles - self.undivided * blocks) * i64::from(self.split > 1);
         let whole = tiles - divided;
-        let in_parts = divided.saturating_mul(self.split);
+        // The blocks that take parts or shares, and the parts of blocks' tiles that the workspace has.
+        let in_parts = self.items(tiles / blocks).saturating_mul(blocks) - whole;
+        let places = self.places(divided / blocks).saturating_mul(blocks);
         let wanted = whole.saturating_add(in_parts);
         let beside = beside(self, Arch::Sm90a);
         let at_once = clusters_at_once(blocks, machine.multiprocessors) * blocks * beside;
-        let rounds = |blocks: i64| blocks.saturating_add(at_once - 1) / at_once;
+        let up_to = |all: i64, each: i64| all.saturating_add(each - 1) / each;
+        let rounds = |blocks: i64| up_to(blocks, at_once);
         let active = wanted.min(at_once) as f64;
         // The blocks of one multiprocessor.
         let of_each = (active / machine.multiprocessors as f64)
@@ -488,11 +530,27 @@ impl GemmPlan {
         let (mut waves, mut parts) = (rounds(whole) as f64, 0.0);
         if divided > 0 {
             let [once, written, read] = h200::SPLIT;
-            let (rounds, split) = (rounds(in_parts) as f64, self.split);
-            waves += rounds * ((steps + split - 1) / split) as f64 / steps as f64;
+            let rounds = rounds(in_parts) as f64;
+            let of_round = match self.division {
+                Division::SplitK => up_to(steps, self.split),
+                // Where a share begins or ends inside of a tile, it has at most two parts.
+                Division::StreamK => {
+                    let row = (divided / blocks).saturating_mul(steps);
+                    up_to(row, self.split)
+                }
+            };
+            waves += rounds * of_round as f64 / steps as f64;
+            let parts_of_each = match self.division {
+                Division::SplitK => 1.0,
+                Division::StreamK => 2.0,
+            };
             parts = once
-                + rounds * elements * 4.0 * written / machine.clocks
-                + in_parts as f64 * elements * 4.0 / read;
+                + rounds * parts_of_each * elements * 4.0 * written / machine.clocks
+                + places as f64 * elements * 4.0 / read;
+            if self.division == Division::StreamK {
+                let round = (steps as f64 * step + epilogue + sum) / machine.clocks;
+                parts += h200::UNMEASURED * (fixed + waves * round);
+            }
         }
         PlanCost {
             fixed,
@@ -694,19 +752,15 @@ impl GemmPlan {
         divisions
             .into_iter()
             .flatten()
-            .map(move |(split, undivided)| GemmPlan {
-                split,
-                undivided,
-                ..self
-            })
+            .map(move |parts| parts.of(&self))
     }
 
     /// The numbers of parts of K that suit a problem, in ascending order, each with the number of tiles that are not divided. With
     /// `whole`, the plan's own number and all tiles are the [last](ALL_WHOLE).
     fn divisions(&self, problem: &GemmProblem, machine: Machine, whole: bool) -> Divisions {
-        let mut found = [None; 4];
+        let mut found = [None; 5];
         if self.split == 1 {
-            found[ALL_WHOLE] = Some((1, self.undivided));
+            found[ALL_WHOLE] = Some(PlanDivision::of_tiles(1, self.undivided));
             return found;
         }
         let blocks: i64 = self.cluster.iter().product();
@@ -720,19 +774,41 @@ impl GemmPlan {
             let counts = [at_once / rest, at_once / rest / 2, filling(rest, at_once)];
             let mut counts = counts.map(|parts| parts.min(most));
             counts.sort_unstable();
-            let room = self.most_in_workspace(rest);
+            let fits = |parts: &PlanDivision| parts.of(self).fits_workspace(rest);
             let mut last = 1;
             for (split, place) in counts.into_iter().zip(&mut found) {
-                if split > last && split <= room {
-                    *place = Some((split, undivided));
+                let parts = PlanDivision::of_tiles(split, undivided);
+                if split > last && fits(&parts) {
+                    *place = Some(parts);
                 }
                 last = last.max(split);
             }
+            let shares = self.shares(problem, rest, at_once);
+            let shares = shares.map(|split| PlanDivision {
+                split,
+                division: Division::StreamK,
+                undivided,
+            });
+            found[BY_STREAM_K] = shares.filter(fits);
         }
         if whole && tiles <= MOST_UNDIVIDED {
-            found[ALL_WHOLE] = Some((self.split, tiles));
+            found[ALL_WHOLE] = Some(PlanDivision::of_tiles(self.split, tiles));
         }
         found
+    }
+
+    /// The shares of the row of a rest of the tiles by stream-K: those of all clusters that run at once. `None` where equal parts of each
+    /// tile are as many, where a share would have few steps or less than the least part of a tile, and where the rest nearly fills a round.
+    fn shares(&self, problem: &GemmProblem, rest: i64, at_once: i64) -> Option<i64> {
+        let (seen, _) = self.seen(problem);
+        let steps = self.launched().steps_of(&seen);
+        let row = rest.saturating_mul(steps);
+        let suits = (2..=MOST_SHARES).contains(&at_once)
+            && at_once % rest != 0
+            && at_once / rest < MOST_SPLIT
+            && row / at_once >= 2 * LEAST_STEPS
+            && row <= MOST_STEPS;
+        suits.then_some(at_once)
     }
 
     /// Whether no other plan of a list is the same with K whole.
@@ -1003,19 +1079,17 @@ fn fastest(
         }
         let kept = &kept[row];
         for (place, division) in kept.divisions(problem, machine).into_iter().enumerate() {
-            let Some((split, undivided)) = division else {
+            let Some(division) = division else {
                 continue;
             };
-            let plan = GemmPlan {
-                split,
-                undivided,
-                ..kept.plan
-            };
-            let parts = if place == ALL_WHOLE {
-                PartsOfK::Whole
-            } else {
-                let has_whole = undivided > 0;
-                PartsOfK::Some { split, has_whole }
+            let plan = division.of(&kept.plan);
+            let parts = match place {
+                ALL_WHOLE => PartsOfK::Whole,
+                BY_STREAM_K => PartsOfK::Any,
+                _ => PartsOfK::Some {
+                    split: plan.split,
+                    has_whole: plan.undivided > 0,
+                },
             };
             if kept.least.time(problem, machine, parts) > least || !is_wanted(&plan) {
                 continue;
@@ -1097,7 +1171,7 @@ fn is_invariant(
     // The parts of a workspace are as many as the rows leave room for.
     let is_whole = |plan: &GemmPlan| plan.workspace(&some) == 0 && is_taken(plan);
     let (_, wanted) = fastest(&some, operands, arch, machine, is_whole);
-    // Parts begin at whole steps.
+    // PlanDivision begin at whole steps.
     let parts = |plan: &GemmPlan| {
         let parts = plan.cluster[2];
         let step = (parts > 1).then_some(plan.tile[2]);
@@ -1423,14 +1497,26 @@ mod tests {
             .collect();
         counts.sort_unstable();
         counts.dedup();
-        let divided = counts.into_iter().map(|parts| (parts, tiles - rest));
-        let is_whole = plan.is_alone_whole(list);
-        let divisions = divided.chain(is_whole.then_some((plan.split, tiles)));
-        let plans = divisions.map(|(split, undivided)| GemmPlan {
-            split,
-            undivided,
-            ..*plan
+        let divided = counts
+            .into_iter()
+            .map(|parts| PlanDivision::of_tiles(parts, tiles - rest));
+        // Of a share, at least four steps; as many parts of each tile are no other plan.
+        let steps = plan.steps_of(problem);
+        let crosses = rest > 0
+            && (2..=1024).contains(&at_once)
+            && at_once % rest > 0
+            && at_once / rest < 64
+            && rest.saturating_mul(steps) / at_once >= 4
+            && rest.saturating_mul(steps) <= 1 << 26;
+        let by_stream_k = crosses.then_some(PlanDivision {
+            split: at_once,
+            division: Division::StreamK,
+            undivided: tiles - rest,
         });
+        let is_whole = plan.is_alone_whole(list);
+        let whole = is_whole.then_some(PlanDivision::of_tiles(plan.split, tiles));
+        let divisions = divided.chain(by_stream_k).chain(whole);
+        let plans = divisions.map(|parts| parts.of(plan));
         plans
             .filter(|plan| plan.check_parts(problem).is_ok())
             .collect()
@@ -1498,13 +1584,13 @@ mod tests {
                 left_out += usize::from(of_all > best);
                 for plan in every_division(&kept.plan, &list, &problem, machine) {
                     let (time, plan) = plan.timed(&problem, arch, machine);
-                    let parts = if plan.divided_tiles(&problem) > 0 {
-                        PartsOfK::Some {
+                    let parts = match (plan.divided_tiles(&problem), plan.division) {
+                        (0, _) => PartsOfK::Whole,
+                        (_, Division::StreamK) => PartsOfK::Any,
+                        (_, Division::SplitK) => PartsOfK::Some {
                             split: plan.split,
                             has_whole: plan.undivided > 0,
-                        }
-                    } else {
-                        PartsOfK::Whole
+                        },
                     };
                     let bound = kept.least.time(&problem, machine, parts);
                     assert!(

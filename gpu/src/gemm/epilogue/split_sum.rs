@@ -6,17 +6,18 @@
 
 use colex_atom::Arch;
 use colex_ir::{Access, Address, BinaryOp, KernelBuilder, Reg, Space, Type};
-use colex_tensor::{Builder, Error, Fragment, Index, TensorKernel};
+use colex_tensor::{Builder, Cond, Error, Fragment, Index, TensorKernel};
 use colex_tiled::Operand;
 
 use super::convert::sum_register;
 use super::direct::Direct;
 use super::terms::KernelEpilogue;
 use crate::gemm::batch::{BatchForm, BatchTiles};
-use crate::gemm::plan::GemmPlan;
+use crate::gemm::groups::tiles::larger;
+use crate::gemm::plan::{GemmPlan, LEAST_STEPS};
 use crate::gemm::problem::MOST_EXTENT;
-use crate::gemm::sm90::{self, MOST_SPLIT, WARPGROUP_THREADS};
-use colex_sched::formula::MOST_PLACES;
+use crate::gemm::sm90::{self, MOST_SHARES, MOST_STEPS, WARPGROUP_THREADS};
+use colex_sched::formula::{self, MOST_PLACES};
 
 /// The number of accumulators that a thread writes and reads at once.
 const VECTOR: i64 = 4;
@@ -33,11 +34,28 @@ const IN_FLIGHT: [i64; 2] = [16, 8];
 /// The most parts of C and K together.
 const MOST_PARTS: i64 = 1 << 24;
 
+/// How the steps along K of the tiles that are divided are shared.
+pub(crate) struct StepRow {
+    /// The number of these tiles.
+    pub(crate) tiles: Index,
+    /// The parts of all tiles, or the shares.
+    pub(crate) items: Index,
+    /// Whether shares cross the borders of tiles.
+    pub(crate) crosses: Cond,
+    /// The steps of a part of a tile, or of a share of the row, and the first ones that have one more.
+    pub(crate) each: Index,
+    pub(crate) more: Index,
+    /// The steps of a tile.
+    pub(crate) steps: Index,
+}
+
 /// The accumulators in the workspace: those of each part of each block's tile, vector by vector.
 pub(crate) struct SplitSum {
     workspace: Reg,
-    /// The number of parts of K.
+    /// The number of parts of a tile, or of shares of all.
     pub(crate) parts: Index,
+    /// Where K is divided by stream-K: the fewest steps of a part, else 0.
+    pub(crate) least: Index,
     /// The number of the clusters' tiles whose K is not divided: the first of the order.
     pub(crate) undivided: Index,
     /// The blocks of a cluster.
@@ -58,7 +76,8 @@ impl SplitSum {
         let stored = plan.stored();
         let [m, n, _] = stored.tile;
         SplitSum {
-            parts: k.index_argument("parts", 2..MOST_SPLIT + 1),
+            parts: k.index_argument("parts", 1..MOST_SHARES + 1),
+            least: k.index_argument("least", 0..LEAST_STEPS + 1),
             undivided: k.index_argument("undivided", 0..MOST_PLACES),
             workspace: k.scalar_argument("workspace", Type::U64),
             blocks: i64::from(sm90::blocks(plan)),
@@ -69,18 +88,60 @@ impl SplitSum {
         }
     }
 
-    /// Checks that the tiles that are divided are some of the grid's, and that the workspace has room for their parts. Returns
-    /// their number.
-    pub(crate) fn check(&self, k: &mut Builder, grid: &BatchTiles) -> Index {
-        let divided = k.within(grid.size() - &self.undivided, 0..MOST_PARTS);
-        k.within(&divided * &self.parts * self.blocks, 0..MOST_PARTS + 1);
-        divided
+    /// Checks that the tiles that are divided are some of the grid's, that the workspace has room for their parts, and that every part
+    /// has steps of `steps` for each tile.
+    pub(crate) fn check(&self, k: &mut Builder, grid: &BatchTiles, steps: &Index) -> StepRow {
+        let tiles = k.within(grid.size() - &self.undivided, 0..MOST_PARTS);
+        let crosses = k.less(&0.into(), &self.least);
+        let choose = |split: &Index, stream: &Index| {
+            Index::select_less(&0.into(), &self.least, stream, split)
+        };
+        let places = choose(&(&tiles * &self.parts), &(&tiles + &self.parts));
+        k.within(places * self.blocks, 0..MOST_PARTS + 1);
+        let some = larger(&tiles, &1.into());
+        let steps_of_all = choose(steps, &(some * steps));
+        let steps_of_all = k.within(steps_of_all, 1..MOST_STEPS + 1);
+        let each = k.within(&steps_of_all / &self.parts, 1..MOST_STEPS + 1);
+        let more = &steps_of_all % &self.parts;
+        let all = &tiles * &self.parts;
+        let items = choose(&all, &all.min(&self.parts));
+        StepRow {
+            tiles,
+            items: k.within(items, 0..MOST_PARTS + 1),
+            crosses,
+            each,
+            more,
+            steps: steps.clone(),
+        }
     }
 
     /// The number of the place of a part, counted over the parts of all clusters' tiles that are divided. The minimum
     /// states a bound that holds anyway.
     pub(crate) fn place(&self, number: &Index) -> Index {
         number.min(&(MOST_PARTS / self.blocks - 1).into())
+    }
+
+    /// The place of the first part of a tile among those that are divided, and the number of its parts.
+    fn parts_of(&self, k: &mut Builder, row: &StepRow, tile: &Index) -> [Index; 2] {
+        let place = k.var(0, 0..MOST_PARTS + 1);
+        let parts = k.var(&self.parts, 0..MOST_SHARES + 1);
+        k.if_else(
+            row.crosses,
+            |k| {
+                let least = larger(&self.least.min(&row.steps), &1.into());
+                let shares = [row.each.clone(), row.more.clone()];
+                let steps = row.steps.clone();
+                let [first, last] = formula::share_peers(tile.clone(), steps, least, shares);
+                // Bounds that hold anyway, and that no proof finds.
+                let bounded =
+                    |share: &Index| larger(share, &0.into()).min(&(MOST_SHARES - 1).into());
+                let [first, last] = [&first, &last].map(bounded);
+                k.set(&place, (&first + tile).min(&MOST_PARTS.into()));
+                k.set(&parts, larger(&(last - first + 1), &0.into()));
+            },
+            |k| k.set(&place, (tile * &self.parts).min(&MOST_PARTS.into())),
+        );
+        [k.get(&place), k.get(&parts)]
     }
 
     /// The address of a thread's first vector of the first right factor in the place of a part and a block's rank.
@@ -121,8 +182,14 @@ impl SplitSum {
         });
     }
 
-    /// The sums over all parts of a thread's vector of a right factor; `first` is the address of part 0 of the first factor.
-    fn total(&self, k: &mut Builder, total: &Fragment, (factor, first): (usize, Reg)) {
+    /// The sums over `parts` parts of a thread's vector of a right factor; `first` is the address of the first part of the first factor.
+    fn total(
+        &self,
+        k: &mut Builder,
+        total: &Fragment,
+        (factor, first): (usize, Reg),
+        parts: &Index,
+    ) {
         let offset = factor as i64 * self.bytes;
         let total = total.gathered(0, VECTOR);
         let access = Access::new(Space::Global, self.ty);
@@ -151,7 +218,7 @@ impl SplitSum {
                     k.emit(load);
                 } else {
                     neutral(k, &d);
-                    let is_there = k.less(&(begin + i), &self.parts);
+                    let is_there = k.less(&(begin + i), parts);
                     k.where_(is_there, load);
                 }
                 loaded.push(d);
@@ -167,11 +234,11 @@ impl SplitSum {
         neutral(k, total.regs());
         let mut begin = Index::from(0);
         for count in IN_FLIGHT {
-            let end = &self.parts / count * count;
+            let end = parts / count * count;
             k.for_(begin, &end, count, |k, part| add(k, part, count, true));
             begin = end;
         }
-        let rest = k.less(&begin, &self.parts);
+        let rest = k.less(&begin, parts);
         let most = IN_FLIGHT[IN_FLIGHT.len() - 1] - 1;
         k.if_(rest, |k| add(k, &begin, most, false));
     }
@@ -183,8 +250,8 @@ pub(crate) fn blocks(plan: &GemmPlan, tiles: i64) -> i64 {
     tiles * i64::from(sm90::blocks(plan)) * (m / ROWS) * (n / COLUMNS)
 }
 
-/// The kernel that adds the parts of K. The launch takes C, M, N, the parts, the tiles that are not divided, the
-/// workspace and what the epilogue reads.
+/// The kernel that adds the parts of K. The launch takes C, M, N, K, the parts, the fewest steps of one by stream-K, the tiles that are
+/// not divided, the workspace and what the epilogue reads. A tile of one part is stored by the kernel of the product.
 pub(crate) fn build(
     plan: &GemmPlan,
     batch: BatchForm,
@@ -209,7 +276,7 @@ pub(crate) fn build(
     let direct = Direct::new(&slice, &mma)?;
     let c = batch.layout(&slice, Operand::C);
     let c = k.tensor("C", slice.operands.c, &c);
-    let [m, n] = ["m", "n"].map(|name| k.index_argument(name, 1..MOST_EXTENT + 1));
+    let [m, n, kk] = ["m", "n", "k"].map(|name| k.index_argument(name, 1..MOST_EXTENT + 1));
     let products = batch.arguments(&mut k);
     let sum = SplitSum::new(&mut k, plan);
     let terms = epilogue.declare(&mut k);
@@ -218,13 +285,14 @@ pub(crate) fn build(
 
     let [rows, columns] = [stored.tile[0] / ROWS, stored.tile[1] / COLUMNS];
     let grid = sm90::clusters(&mut k, plan, [&m, &n], &products);
-    let divided = sum.check(&mut k, &grid);
+    let steps = sm90::steps(&mut k, plan, &batch, &kk);
+    let row_of_steps = sum.check(&mut k, &grid, &steps);
     let number = k.block_index(0);
     let (column, number) = (&number % columns, number / columns);
     let (row, number) = (&number % rows, number / rows);
     let rank = &number % sum.blocks;
-    let tile = (number / sum.blocks).min(&divided);
-    let place = k.within(&tile * &sum.parts, 0..MOST_PARTS + 1);
+    let tile = (number / sum.blocks).min(&row_of_steps.tiles);
+    let [first, parts] = sum.parts_of(&mut k, &row_of_steps, &tile);
     let tile = (&sum.undivided + tile).min(&(grid.size() - 1));
     let (at, product) = sm90::place(&mut k, plan, &grid, (&tile, &rank));
     let (c, terms) = (c.fixed_behind(&product), terms.of_product(&product));
@@ -236,19 +304,22 @@ pub(crate) fn build(
     let of_product = &row % groups * i64::from(WARPGROUP_THREADS) + &thread;
     let first = sum.address(
         &mut k,
-        (&sum.place(&place), &rank),
+        (&sum.place(&first), &rank),
         &(vector * sum.threads + of_product),
     );
     if plan.early {
         sm90::begin_early(&mut k);
     }
-    let mut total = Vec::new();
-    for factor in 0..plan.operands.right_factors() as usize {
-        let own = k.fragment_of(&mma, Operand::C, (ROWS, COLUMNS));
-        sum.total(&mut k, &own, (factor, first));
-        total.push(own);
-    }
-    let at = [tile_m * rows + row, tile_n * columns + column];
-    direct.store(&mut k, &slice, &total, (&c, &at), &thread, &terms);
+    let is_divided = k.less(&1.into(), &parts);
+    k.if_(is_divided, |k| {
+        let mut total = Vec::new();
+        for factor in 0..plan.operands.right_factors() as usize {
+            let own = k.fragment_of(&mma, Operand::C, (ROWS, COLUMNS));
+            sum.total(k, &own, (factor, first), &parts);
+            total.push(own);
+        }
+        let at = [tile_m * rows + row, tile_n * columns + column];
+        direct.store(k, &slice, &total, (&c, &at), &thread, &terms);
+    });
     k.finish()
 }

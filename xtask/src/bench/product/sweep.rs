@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::ValueEnum;
-use colex_gpu::kernels::gemm::{Autotune, GemmCall, GemmMethod, GemmPlan, Operands};
+use colex_gpu::kernels::gemm::{Autotune, Division, GemmCall, GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{Compute, GemmElement, GemmProblem, Major};
 use colex_gpu::{Buffer, Device, Error, Repeats};
 use colex_proof::cublaslt::Opponent;
@@ -76,7 +76,7 @@ pub(crate) struct Sweep {
     from: usize,
     /// A file of plans: a tile and what differs from the usual plan on each line, for example
     /// `128x128x64 stages=6 warps=2 cluster=2x1x1 group=8n`; `schedule=pingpong` lets two consumers take tiles in turn, `swap=1` swaps A and B, `split=4` divides K into 4
-    /// parts, `undivided=132` after 132 clusters' tiles, `early=1` lets kernels begin before the launch before them has ended, `gather=1` loads by threads, `vector=2` accesses C by 2 elements, and `method=ampere` is of that kernel.
+    /// parts, `shares=66` divides the steps of all tiles by stream-K, either with `undivided=132` after 132 clusters' tiles, `early=1` lets kernels begin before the launch before them has ended, `gather=1` loads by threads, `vector=2` accesses C by 2 elements, and `method=ampere` is of that kernel.
     #[arg(long, requires = "of_shapes")]
     plans: Option<PathBuf>,
     /// Measure the plan that `Gemm::autotune` takes, with a new file of plans for each run. With the bench `attention`, that of
@@ -361,6 +361,7 @@ pub(in crate::bench) struct PlanLine {
     swap: bool,
     gather: bool,
     split: i64,
+    division: Division,
     undivided: i64,
     early: bool,
     cluster: Option<[i64; 3]>,
@@ -384,6 +385,7 @@ impl FromStr for PlanLine {
             swap: false,
             gather: false,
             split: 1,
+            division: Division::SplitK,
             undivided: 0,
             early: false,
             cluster: None,
@@ -414,6 +416,9 @@ impl FromStr for PlanLine {
                 "swap" => variant.swap = value == "1",
                 "gather" => variant.gather = value == "1",
                 "split" => variant.split = value.parse()?,
+                "shares" => {
+                    (variant.split, variant.division) = (value.parse()?, Division::StreamK);
+                }
                 "undivided" => variant.undivided = value.parse()?,
                 "early" => variant.early = value == "1",
                 "method" => {
@@ -435,7 +440,7 @@ impl FromStr for PlanLine {
                     variant.order = Some(Order::Grouped { width, raster });
                 }
                 _ => anyhow::bail!(
-                    "a plan has no `{name}`: method, stages, warps, schedule, swap, split, undivided, early, gather, \
+                    "a plan has no `{name}`: method, stages, warps, schedule, swap, split, shares, undivided, early, gather, \
                      cluster, vector and group"
                 ),
             }
@@ -463,6 +468,7 @@ impl PlanLine {
             swap: self.swap,
             gather: self.gather,
             split: self.split,
+            division: self.division,
             undivided: self.undivided,
             early: self.early,
             cluster: self.cluster.unwrap_or(usual.cluster),
@@ -1136,6 +1142,13 @@ mod tests {
             .expect("a plan");
         assert_eq!((variant.tile, variant.stages), ([64, 128, 64], Some(8)));
         assert_eq!(variant.cluster, Some([1, 1, 4]));
+        let shared: PlanLine = "128x256x64 shares=66 undivided=132"
+            .parse()
+            .expect("a plan");
+        assert_eq!(
+            (shared.split, shared.division, shared.undivided),
+            (66, Division::StreamK, 132)
+        );
         let refused = "64x128 stages=8".parse::<PlanLine>().unwrap_err();
         assert_eq!(refused.to_string(), "`64x128` has 2 numbers: a shape has 3");
     }

@@ -6,7 +6,7 @@
 
 use anyhow::{Context, Result, ensure};
 use colex_gpu::kernels::GemmElement;
-use colex_gpu::kernels::gemm::{GemmCall, GemmMethod, GemmPlan};
+use colex_gpu::kernels::gemm::{Division, GemmCall, GemmMethod, GemmPlan};
 use colex_gpu::{Buffer, Device, Error, Gemm};
 use half::{bf16, f16};
 
@@ -37,7 +37,7 @@ fn bits(c: &Buffer<f32>) -> Result<Vec<u32>> {
 type Change = fn(&mut GemmPlan);
 
 /// Plans that sum K as a whole and in parts.
-const PLANS: [(&str, GemmMethod, Change); 7] = [
+const PLANS: [(&str, GemmMethod, Change); 8] = [
     ("Ampere's usual plan", GemmMethod::Ampere, |_| ()),
     ("Hopper's usual plan", GemmMethod::Hopper, |_| ()),
     ("2 blocks along K", GemmMethod::Hopper, |plan| {
@@ -57,6 +57,14 @@ const PLANS: [(&str, GemmMethod, Change); 7] = [
         GemmMethod::Hopper,
         |plan| {
             *plan = divided(plan, 1, 3, 3);
+        },
+    ),
+    (
+        "4 shares by stream-K behind 1 whole tile",
+        GemmMethod::Hopper,
+        |plan| {
+            *plan = divided(plan, 1, 4, 1);
+            plan.division = Division::StreamK;
         },
     ),
 ];
@@ -248,7 +256,7 @@ mod tests {
         let said = of_products(&Device::simulator(Arch::Sm90a)).expect("the same bits");
         assert_eq!(
             said,
-            "21 runs of plans, 20 numbers of rows, 8 products of two streams at once"
+            "24 runs of plans, 20 numbers of rows, 8 products of two streams at once"
         );
         let said = of_products(&Device::simulator(Arch::Sm80)).expect("the same bits");
         assert!(said.starts_with("3 runs of plans, 20"), "{said}");

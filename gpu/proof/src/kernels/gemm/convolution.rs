@@ -6,7 +6,7 @@ use colex_atom::Ty;
 use colex_gpu::gemm::convolution::reference;
 use colex_gpu::gemm::{Convolution, ConvolutionProblem, Epilogue};
 use colex_gpu::kernels::GemmElement;
-use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan};
+use colex_gpu::kernels::gemm::{Division, GemmMethod, GemmPlan};
 use colex_gpu::{Device, View, ViewMut};
 use colex_layout::Layout;
 use colex_sched::pipeline::Schedule;
@@ -195,6 +195,7 @@ fn changed(r: &mut Random, mut plan: GemmPlan, is_mapped: bool) -> GemmPlan {
     let consumers = r.one(&[1, 2]);
     plan.schedule = Schedule::Cooperative;
     (plan.split, plan.undivided) = (1, 0);
+    plan.division = Division::SplitK;
     plan.warps = [consumers, 1];
     plan.tile = [
         64 * consumers,
@@ -207,6 +208,7 @@ fn changed(r: &mut Random, mut plan: GemmPlan, is_mapped: bool) -> GemmPlan {
         plan.schedule = Schedule::Pingpong;
     } else if r.one_in(3) {
         plan.split = 2 + r.below(2_i64);
+        plan.division = r.one(&[Division::SplitK, Division::StreamK]);
     }
     plan
 }

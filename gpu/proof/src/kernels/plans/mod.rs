@@ -16,7 +16,7 @@ use super::copies::{CopyCase, Failure};
 use super::gemm::GemmCase;
 use crate::sweep::Random;
 use colex_device::Device;
-use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
+use colex_gpu::kernels::gemm::{Division, GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{Compute, CopyMethod, GemmProblem, Major, Operand};
 use colex_gpu::{Error, PlanRefusal};
 use colex_layout::Layout;
@@ -142,6 +142,7 @@ fn numbers(plan: &mut GemmPlan) -> Vec<&mut i64> {
         schedule: _,
         cluster,
         split,
+        division: _,
         undivided,
         early: _,
         order,
@@ -313,6 +314,12 @@ impl GemmPlanCase {
         if plan.method == GemmMethod::Hopper && random.one_in(3) {
             plan.split = random.one(&[2, 2, 3, 4, 7]);
             plan.undivided = random.one(&[0, 0, 1, 2, 5]);
+            if random.one_in(3) {
+                plan.division = Division::StreamK;
+                plan.split = random.one(&[2, 3, 5, 7, 132, 1024]);
+            }
+        } else if random.one_in(60) {
+            plan.division = Division::StreamK;
         }
         plan.early = match plan.method {
             GemmMethod::Hopper | GemmMethod::Gemv => random.one_in(3),
@@ -369,6 +376,7 @@ impl GemmPlanCase {
                 plan.tile[0] = plan.tile[0] / plan.warps[0].max(1) * random.one(&[1, 1, 2]);
                 plan.warps = [1, 1];
                 (plan.split, plan.undivided) = (1, 0);
+                plan.division = Division::SplitK;
                 plan.cluster[2] = 1;
             }
         }
@@ -527,6 +535,7 @@ impl fmt::Display for GemmPlanCase {
             schedule,
             cluster,
             split,
+            division,
             undivided,
             early,
             order,
@@ -549,7 +558,7 @@ impl fmt::Display for GemmPlanCase {
         write!(
             f,
             "{method} for {} of {call_ab} to {call_c}: {ab} to {c}, {majors:?}, vectors {vectors:?}, beta {beta}, gated {gated}, tile \
-             {tile:?}, {stages} stages, warps {warps:?}, {schedule:?}, cluster {cluster:?}, {split} parts, {undivided} tiles whole, early {early}, {order}, swap {swap}, gather {gather}, whole {whole}",
+             {tile:?}, {stages} stages, warps {warps:?}, {schedule:?}, cluster {cluster:?}, {split} parts ({division:?}), {undivided} tiles whole, early {early}, {order}, swap {swap}, gather {gather}, whole {whole}",
             self.arch
         )
     }
