@@ -74,7 +74,7 @@ pub use build::launch::{
     TensorKernel,
 };
 pub use build::name::Nameable;
-pub use build::pipeline::{Consumer, Pipeline, Producer, Stage};
+pub use build::pipeline::{Consumer, Pipeline, Producer, Relay, Stage};
 pub use build::report::{Line, Report, Traffic};
 pub use build::variable::Var;
 pub use build::{Builder, TileGrid};

@@ -40,6 +40,8 @@ pub struct Pipeline {
     pub(crate) full: Barriers,
     /// Completed when all consumers have released a stage.
     pub(crate) empty: Barriers,
+    /// Completed when a relay has passed a stage on, and the number of its threads: consumers wait for it.
+    passed: Option<(Barriers, u32)>,
     stages: i64,
     arrivals: [u32; 2],
     /// Multiplies that a consumer leaves running, so that it releases as many stages later.
@@ -96,6 +98,13 @@ impl Pipeline {
 #[derive(Clone, Debug)]
 pub struct Producer(Participant);
 
+/// A side between the producer and the consumers of a pipeline: threads that change a full stage where it is, and pass it on.
+///
+/// A ring that TMA fills has a relay where its tiles are not in the order that the consumers read: the relay's threads transpose
+/// them, for example. See [`Builder::relay`].
+#[derive(Clone, Debug)]
+pub struct Relay(Participant);
+
 /// The side of a pipeline that reads stages: CUTLASS's `consumer_wait`, `consumer_release`.
 #[doc(alias = "PipelineConsumer")]
 #[derive(Clone, Debug)]
@@ -146,8 +155,8 @@ enum State {
     Groups,
 }
 
-/// A stage that a participant has: between [`Producer::acquire`] and [`Producer::commit`], or between [`Consumer::wait`]
-/// and [`Consumer::release`]. It is the place of the stage mode: `tensor.at(3, &stage)`.
+/// A stage that a participant has: between [`Producer::acquire`] and [`Producer::commit`], between [`Relay::wait`] and
+/// [`Relay::pass`], or between [`Consumer::wait`] and [`Consumer::release`]. It is the place of the stage mode: `tensor.at(3, &stage)`.
 #[derive(Clone, Debug)]
 pub struct Stage {
     index: Index,
@@ -184,6 +193,12 @@ const PRODUCER: Words = Words {
     open: "acquire",
     close: "commit",
     closed: "committed",
+};
+const RELAY: Words = Words {
+    actor: "relay",
+    open: "wait",
+    close: "pass",
+    closed: "passed on",
 };
 const CONSUMER: Words = Words {
     actor: "consumer",
@@ -279,6 +294,8 @@ struct RingSoFar {
     made: CallSite,
     /// Whether its barriers are initialised; groups have none.
     is_started: bool,
+    /// Where it was given a relay.
+    relayed: Option<CallSite>,
     groups: Option<Groups>,
 }
 
@@ -493,6 +510,19 @@ impl Pipelines {
                 return Err((ErrorKind::operands("producer", why), member.made));
             }
         }
+        for (number, ring) in self.rings.iter().enumerate() {
+            let works = |words: &Words| {
+                let mut own = self.members.iter().filter(|member| member.ring == number);
+                own.any(|member| *member.words == *words && member.has_worked)
+            };
+            if let Some(at) = ring.relayed
+                && works(&CONSUMER)
+                && !works(&RELAY)
+            {
+                let why = "consumers wait for stages that no relay passes on: `Builder::relay` makes the side that does";
+                return Err((ErrorKind::operands("relayed", why), at));
+            }
+        }
         for groups in self.rings.iter().filter_map(|r| r.groups.as_ref()) {
             if groups.now.filled > 0 {
                 let why = "the kernel ends, and copies into the ring may be on their way: end with the producer's `tail`, which \
@@ -544,6 +574,7 @@ impl Builder {
         Pipeline {
             full,
             empty,
+            passed: None,
             stages,
             arrivals: [producers, consumers],
             in_flight: 0,
@@ -557,6 +588,7 @@ impl Builder {
         self.pipelines.rings.push(RingSoFar {
             made,
             is_started: groups.is_some(),
+            relayed: None,
             groups,
         });
         self.pipelines.rings.len() - 1
@@ -588,6 +620,101 @@ impl Builder {
             cluster: schedule.cluster.map(|blocks| blocks as i64),
             ..self.pipeline(schedule.stages as i64, full, empty)
         }
+    }
+
+    /// Returns the ring with a relay of `threads` threads: a further barrier per stage says that each of them has passed the stage
+    /// on, and the consumers wait for that one.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_tensor::Builder;
+    /// # use colex_proof::examples::values;
+    /// let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// let (ring, lane) = (k.pipeline(2, 32, 1), k.lane());
+    /// let ring = k.relayed(ring, 32);
+    /// k.start_pipelines(&[&ring], false);
+    /// let (producer, relay, consumer) = (k.producer(&ring), k.relay(&ring), k.consumer(&ring, &lane));
+    /// let filled = producer.acquire(&mut k);
+    /// producer.commit(&mut k, &filled);
+    /// let full = relay.wait(&mut k);
+    /// // .. the threads change what the stage holds ..
+    /// relay.pass(&mut k, &full);
+    /// let passed = consumer.wait(&mut k);
+    /// consumer.release(&mut k, &passed);
+    /// assert_eq!(values(k, &lane)?[31], 31);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Builder::finish`] fails for no threads, for a ring that has a relay, for a ring whose barriers are initialised, and for
+    /// a ring of another kernel; where consumers wait for a relay that never works.
+    #[track_caller]
+    pub fn relayed(&mut self, ring: Pipeline, threads: u32) -> Pipeline {
+        let at = Location::caller();
+        let passed = self.barriers_for("passed ", ring.stages);
+        let unchanged = ring.clone();
+        self.attempt(
+            at,
+            |_| unchanged,
+            |k| {
+                if ring.failure != k.failure {
+                    return Err(ErrorKind::Foreign { what: "a pipeline" });
+                }
+                let refuse = |why: &str| Err(ErrorKind::operands("relayed", why.to_string()));
+                if threads == 0 {
+                    return refuse("a relay of 0 threads passes nothing on");
+                }
+                let known = &mut k.pipelines.rings[ring.number];
+                if known.is_started {
+                    return refuse("the barriers are initialised: give the ring its relay before `start_pipelines`");
+                }
+                if known.relayed.replace(at).is_some() {
+                    return refuse("the ring has a relay");
+                }
+                Ok(Pipeline {
+                    passed: Some((passed, threads)),
+                    ..ring
+                })
+            },
+        )
+    }
+
+    /// Returns the relay of a ring that was given one by [`relayed`](Builder::relayed). All of its threads wait and pass.
+    ///
+    /// ```
+    /// # use colex_tensor::prelude::*;
+    /// # use colex_proof::examples::values;
+    /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// # let (ring, lane) = (k.pipeline(2, 32, 1), k.lane());
+    /// let ring = k.relayed(ring, 32);
+    /// # k.start_pipelines(&[&ring], false);
+    /// let (producer, relay, consumer) = (k.producer(&ring), k.relay(&ring), k.consumer(&ring, &lane));
+    /// k.for_(0, 5, 1, |k, _| {
+    ///     let stage = producer.acquire(k);
+    ///     producer.commit(k, &stage);
+    ///     let stage = relay.wait(k);
+    ///     relay.pass(k, &stage);
+    ///     let stage = consumer.wait(k);
+    ///     consumer.release(k, &stage);
+    /// });
+    /// assert_eq!(values(k, &lane)?[31], 31);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Builder::finish`] fails for a ring without a relay.
+    #[track_caller]
+    pub fn relay(&mut self, ring: &Pipeline) -> Relay {
+        let at = Location::caller();
+        if ring.passed.is_none() {
+            let why = "the ring has no relay: `Builder::relayed` gives it one";
+            self.fail(ErrorKind::operands("relay", why), at);
+        }
+        let state = self.phase(ring, 0, at);
+        let ring = Ring::Barriers(ring.clone(), Fill::Arrivals);
+        Relay(self.participant(ring, state, &RELAY, false, at))
     }
 
     /// Initialises the barriers of the rings in thread 0, and synchronises the block or, if `cluster` is set, the
@@ -623,6 +750,9 @@ impl Builder {
                     for ring in rings {
                         k.init_barriers(&ring.full, ring.arrivals[0]);
                         k.init_barriers(&ring.empty, ring.arrivals[1]);
+                        if let Some((passed, threads)) = &ring.passed {
+                            k.init_barriers(passed, *threads);
+                        }
                     }
                     k.ir.fence(FenceKind::MbarrierInit);
                 });
@@ -1448,6 +1578,88 @@ impl Builder {
     }
 }
 
+impl Relay {
+    /// Waits until the next stage is full, and returns it.
+    ///
+    /// ```
+    /// # use colex_tensor::prelude::*;
+    /// # use colex_proof::examples::values;
+    /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// # let (ring, lane) = (k.pipeline(2, 32, 1), k.lane());
+    /// # let ring = k.relayed(ring, 32);
+    /// # k.start_pipelines(&[&ring], false);
+    /// # let (producer, relay) = (k.producer(&ring), k.relay(&ring));
+    /// # let stage = producer.acquire(&mut k);
+    /// # producer.commit(&mut k, &stage);
+    /// let stage = relay.wait(&mut k);
+    /// assert_eq!(stage.index().range(), (0, 1)); // one of two stages
+    /// relay.pass(&mut k, &stage);
+    /// assert_eq!(values(k, &lane)?[31], 31);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Builder::finish`] fails where the stage before is not passed on; in another warp role than the relay's other calls; before
+    /// [`Builder::start_pipelines`].
+    #[track_caller]
+    pub fn wait(&self, k: &mut Builder) -> Stage {
+        let at = Location::caller();
+        let of = &self.0;
+        k.attempt(
+            at,
+            |k| k.inert_stage(&RELAY, at),
+            |k| {
+                k.work(of, "wait", at)?;
+                let stage = k.open_stage(of, at)?;
+                if let (Ring::Barriers(ring, _), State::Phase(_, parity)) = (&of.ring, &of.state) {
+                    let parity = k.get(parity);
+                    k.wait(&ring.full.at(&stage.index), &parity);
+                }
+                Ok(stage)
+            },
+        )
+    }
+
+    /// Hands the stage to the consumers, and goes on to the next one: the thread has changed what it changes. Consumers that
+    /// read by `wgmma` need a fence between the proxies ([`FenceKind::ProxyAsyncShared`]) in front of this.
+    ///
+    /// ```
+    /// # use colex_tensor::prelude::*;
+    /// # use colex_proof::examples::values;
+    /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// # let (ring, lane) = (k.pipeline(2, 32, 1), k.lane());
+    /// # let ring = k.relayed(ring, 32);
+    /// # k.start_pipelines(&[&ring], false);
+    /// # let (producer, relay) = (k.producer(&ring), k.relay(&ring));
+    /// # let stage = producer.acquire(&mut k);
+    /// # producer.commit(&mut k, &stage);
+    /// let stage = relay.wait(&mut k);
+    /// relay.pass(&mut k, &stage);
+    /// assert_eq!(values(k, &lane)?[31], 31);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Builder::finish`] fails for a stage that the relay has not waited for, or has passed on already.
+    #[track_caller]
+    pub fn pass(&self, k: &mut Builder, stage: &Stage) {
+        let at = Location::caller();
+        k.run(at, |k| {
+            k.work(&self.0, "pass", at)?;
+            k.close_stage(&self.0, stage, "pass", at)?;
+            if let Ring::Barriers(ring, _) = &self.0.ring
+                && let Some((passed, _)) = &ring.passed
+            {
+                k.arrive(&passed.at(&stage.index));
+            }
+            k.step(&self.0);
+            Ok(())
+        });
+    }
+}
+
 impl Consumer {
     /// Waits until the next stage is full, and returns it. In a pipeline of `cp.async`, a thread waits for its own copies,
     /// and then at a barrier for those of the other threads of the block.
@@ -1484,10 +1696,12 @@ impl Consumer {
             |k| {
                 k.work(of, "wait", at)?;
                 let stage = k.open_stage(of, at)?;
-                match (&stage.barrier, &of.state) {
-                    (Some(full), State::Phase(_, parity)) => {
+                match (&of.ring, &of.state) {
+                    (Ring::Barriers(ring, _), State::Phase(_, parity)) => {
                         let parity = k.get(parity);
-                        k.wait(full, &parity);
+                        let passed = ring.passed.as_ref().map(|(passed, _)| passed);
+                        let barrier = passed.unwrap_or(&ring.full).at(&stage.index);
+                        k.wait(&barrier, &parity);
                     }
                     _ => {
                         let groups = k.pipelines.rings[of.ring.number()].groups.as_mut();

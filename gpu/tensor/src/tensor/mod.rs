@@ -10,13 +10,15 @@ use std::panic::Location;
 use std::rc::Rc;
 
 use colex_atom::{Space, Ty};
-use colex_layout::{Coord, Int, IntTuple, IntoIntTuple, Layout, Slot, Stride, Swizzle, Tiler};
+use colex_layout::{
+    Coord, Int, IntTuple, IntoComposedLayout, IntoIntTuple, Layout, Slot, Stride, Swizzle, Tiler,
+};
 
 use crate::error::ErrorKind;
 use crate::failure::FirstFailure;
 use crate::index::Index;
 use crate::tensor::coord::{IntoIndices, SliceCoord, SliceMode, extents};
-use crate::tensor::offset::{along, nested, swizzled};
+use crate::tensor::offset::{along, nested, period, swizzled};
 use crate::tensor::partition_coords::Partitioner;
 
 /// The largest dynamic extent. Coordinates of tiles that reach beyond it still fit 32 bits.
@@ -195,6 +197,88 @@ impl Tensor {
         self.attempt(Location::caller(), || {
             same_width("as_type", self.ty, ty)?;
             Ok(Tensor { ty, ..self.clone() })
+        })
+    }
+
+    /// Returns the same shared memory under another layout, swizzled or not (CuTe: `make_tensor(tensor.data(), layout)`). Threads
+    /// that move elements from one layout to the other in place transpose a tile, for example.
+    ///
+    /// ```
+    /// # use colex_tensor::prelude::*;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let rows = k.shared_tensor(Ty::F32, "(8,4):(4,1)");
+    /// let columns = rows.with_layout("(8,4):(1,8)");
+    /// assert_eq!(columns.layout().to_string(), "(_8,_4):(_1,_8)");
+    /// assert_eq!(k.finish()?.dynamic_shared(), 128); // both are one
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Builder::finish`](crate::Builder::finish) fails if `layout` is not a layout or has offsets below 0; if the tensor is in
+    /// global memory or is part of another tensor; if the layout reaches beyond the memory of the tensor; and if the tensor does
+    /// not begin at a multiple of the period of the layout's swizzle.
+    #[track_caller]
+    pub fn with_layout(&self, layout: impl IntoComposedLayout) -> Tensor {
+        self.attempt(Location::caller(), || {
+            let refuse = |why: String| Err(ErrorKind::operands("with_layout", why));
+            let layout = layout.into_composed_layout()?;
+            let (swizzle, inner) = (layout.swizzle(), layout.inner().to_static());
+            let whole = match &self.view {
+                View::Offsets {
+                    layout: own,
+                    start,
+                    after,
+                    ..
+                } => {
+                    let is_first = [start, after].map(|at| at.as_constant() == Some(0));
+                    (self.share.is_none() && is_first == [true; 2]).then_some(own)
+                }
+                View::Coords { .. } => None,
+            };
+            let Some(own) = whole else {
+                return refuse(
+                    "the tensor is not a whole one in shared memory: only that has another layout"
+                        .to_string(),
+                );
+            };
+            let (has, end) = (own.cosize()?, inner.cosize()?);
+            let needs = end.saturating_add(layout.base_offset());
+            let lowest = inner.leaves().iter().map(|leaf| {
+                let stride = leaf.stride.coefficient().value();
+                stride.min(0).saturating_mul(leaf.extent.value() - 1)
+            });
+            if layout.base_offset().saturating_add(lowest.sum()) < 0 {
+                return refuse(format!("{layout} has offsets below 0"));
+            }
+            // A swizzle that mixes into higher bits reaches to the end of its period.
+            let period = period(swizzle);
+            let needs = if swizzle.into_mask() > swizzle.from_mask() {
+                needs.saturating_add(period - 1) / period * period
+            } else {
+                needs
+            };
+            if needs > has {
+                return refuse(format!(
+                    "{layout} reaches to element {needs}, and the tensor has {has}"
+                ));
+            }
+            let bytes = period * i64::from(self.ty.bits()) / 8;
+            if self.base.alignment() % bytes != 0 {
+                return refuse(format!(
+                    "the swizzle of {layout} repeats every {bytes} bytes, and the tensor begins at a multiple of {}",
+                    self.base.alignment()
+                ));
+            }
+            Ok(Tensor {
+                view: View::Offsets {
+                    swizzle,
+                    layout: inner,
+                    start: Index::constant(layout.base_offset()),
+                    after: Index::constant(0),
+                },
+                ..self.clone()
+            })
         })
     }
 

@@ -40,6 +40,118 @@ fn download(memory: &Memory, at: u64, count: usize) -> Vec<f32> {
         .collect()
 }
 
+/// Under another layout, swizzled or not, a tensor has the element that lies at the layout's offset.
+#[test]
+fn law_one_memory_has_several_layouts() {
+    let layouts = ["(8,4):(4,_1)", "(8,4):(_1,8)", "(8,(2,2)):(_2,(_1,16))"];
+    let copy = TiledCopy::new(
+        colex_atom::copy("UniversalCopy<uint32_t>").expect("a row"),
+        32,
+        "(8,4):(1,8)",
+        "(1,1):(0,0)",
+    );
+    let copy = copy.expect("a tiled copy");
+    let mut cases = 0;
+    for text in layouts {
+        let layout: Layout = parsed(text);
+        for swizzle in [
+            None,
+            Some(colex_layout::Swizzle::new(2, 0, 3).expect("a swizzle")),
+        ] {
+            let other = match swizzle {
+                Some(swizzle) => ComposedLayout::new(swizzle, 0, layout.clone()).expect("a layout"),
+                None => ComposedLayout::from(layout.clone()),
+            };
+            let mut k = Builder::new("k", Arch::Sm80, 32);
+            let line = k.shared_tensor(Ty::F32, "(32,1):(1,32)");
+            let thread = k.thread();
+            let first = k.equal(&thread, &0.into());
+            k.if_(first, |k| {
+                for i in 0..32 {
+                    k.scatter(i as f64, &line.elements((Index::from(i), Index::from(0))));
+                }
+            });
+            k.sync();
+            let mine = copy.at(&thread).partition_src(&line.with_layout(&other));
+            let held = k.fragment_like(&mine);
+            k.copy(&copy, &mine, &held);
+            let found = colex_proof::examples::elements(k, &held).expect("it runs");
+            for (i, found) in found.iter().enumerate() {
+                let place = other.eval(i as i64).expect("an index");
+                assert_eq!(found[..], [place as f32], "{other} at {i}");
+                cases += 1;
+            }
+        }
+    }
+    println!("law tensor.with_layout: {cases} cases");
+}
+
+/// What a relay makes of a stage is what the consumer reads, in rings that turn several times, in every schedule.
+#[test]
+fn law_a_relay_changes_stages_before_they_are_read() {
+    const STEPS: i64 = 12;
+    let layout: Layout = parsed("(32,12):(_1,32)");
+    let mut cases = 0;
+    for stages in 1..5 {
+        let mut k = Builder::new("relay", Arch::Sm90a, 96);
+        let out = k.tensor("out", Ty::S32, &layout);
+        let tile = k.shared_tensor(Ty::S32, format!("(32,{stages}):(1,32)").as_str());
+        let ring = k.pipeline(stages, 32, 1);
+        let ring = k.relayed(ring, 32);
+        k.start_pipelines(&[&ring], false);
+        let (warp, lane) = (k.uniform(32), k.lane());
+        let [first, second] = [0, 1].map(|n| k.equal(&warp, &n.into()));
+        let produce = |k: &mut Builder| {
+            let producer = k.producer(&ring);
+            k.for_(0, STEPS, 1, |k, step| {
+                let stage = producer.acquire(k);
+                k.scatter(step * 32 + &lane, &tile.elements((&lane, &stage.index())));
+                producer.commit(k, &stage);
+            });
+        };
+        let change = |k: &mut Builder| {
+            let relay = k.relay(&ring);
+            k.for_(0, STEPS, 1, |k, _| {
+                let stage = relay.wait(k);
+                let other = Index::from(31) - &lane;
+                let element = tile.elements((&other, &stage.index()));
+                let held = k.gather(&element);
+                k.scatter(&held * 2 + 1, &element);
+                relay.pass(k, &stage);
+            });
+        };
+        let consume = |k: &mut Builder| {
+            let consumer = k.consumer(&ring, &lane);
+            k.for_(0, STEPS, 1, |k, step| {
+                let stage = consumer.wait(k);
+                let held = k.gather(&tile.elements((&lane, &stage.index())));
+                k.scatter(&held, &out.elements((&lane, step)));
+                // All lanes have read the stage before one of them releases it.
+                k.emit(|ir| ir.warp_sync());
+                consumer.release(k, &stage);
+            });
+        };
+        k.if_else(first, produce, |k| k.if_else(second, change, consume));
+        let built = k.finish().unwrap_or_else(|e| panic!("{e}"));
+        for seed in 0..8 {
+            let mut memory = Memory::default();
+            let at = memory.allocate(32 * 12 * 4).unwrap();
+            let arguments = built.arguments(&[Arg::checked(at, &layout)]).unwrap();
+            let launch = Launch::new(1, 96).dynamic_shared(built.dynamic_shared());
+            let options = SimOptions::default().seed(seed);
+            let done = simulate(&built.kernel, &launch, &arguments, &mut memory, &options);
+            done.unwrap_or_else(|fault| panic!("{stages} stages, seed {seed}: {fault}"));
+            let found = memory.read(at, 32 * 12 * 4).expect("allocated");
+            for (i, word) in found.chunks(4).enumerate() {
+                let found = i32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+                assert_eq!(found, 2 * i as i32 + 1, "{stages} stages, seed {seed}");
+                cases += 1;
+            }
+        }
+    }
+    println!("law ring.relay: {cases} elements");
+}
+
 /// `n` steps at once lead where `n` single steps do, and both where the plan's own phase goes.
 #[test]
 fn law_places_in_a_ring() {

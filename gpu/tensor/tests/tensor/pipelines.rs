@@ -315,6 +315,58 @@ fn what_is_left_in_flight_is_released_after_the_last_step() {
             for them");
 }
 
+#[test]
+#[rustfmt::skip]
+fn a_relay_passes_stages_on() {
+    says(refused(|k, s| {
+        k.relayed(s.ring.clone(), 96);
+    }), 1, "relayed: the barriers are initialised: give the ring its relay before `start_pipelines`");
+    says(refused(|k, _| {
+        let ring = k.pipeline(3, 1, 2);
+        k.relayed(ring, 0);
+    }), 2, "relayed: a relay of 0 threads passes nothing on");
+    says(refused(|k, _| {
+        let ring = k.pipeline(3, 1, 2);
+        let ring = k.relayed(ring, 96);
+        k.relayed(ring, 32);
+    }), 3, "relayed: the ring has a relay");
+    says(refused(|k, s| {
+        k.relay(&s.ring);
+    }), 1, "relay: the ring has no relay: `Builder::relayed` gives it one");
+    let relayed = |k: &mut Builder| {
+        let ring = k.pipeline(3, 1, 2);
+        let ring = k.relayed(ring, 256);
+        k.start_pipelines(&[&ring], false);
+        ring
+    };
+    says(refused(|k, s| {
+        let ring = k.pipeline(3, 1, 2);
+        let ring = k.relayed(ring, 256);
+        k.start_pipelines(&[&ring], false);
+        let consumer = k.consumer(&ring, &s.lane);
+        let stage = consumer.wait(k);
+        consumer.release(k, &stage);
+    }), 2, "relayed: consumers wait for stages that no relay passes on: `Builder::relay` makes the side that does");
+    says(refused(|k, _| {
+        let ring = relayed(k);
+        let relay = k.relay(&ring);
+        relay.wait(k);
+    }), 3, "wait: the kernel ends, and the stage is not passed on: `pass` it");
+    says(refused(|k, _| {
+        let ring = relayed(k);
+        let relay = k.relay(&ring);
+        let stage = relay.wait(k);
+        relay.pass(k, &stage);
+        relay.pass(k, &stage);
+    }), 5, "pass: the stage of the `wait` in line +3 is passed on already, in line +4");
+    says(refused(|k, s| {
+        let ring = relayed(k);
+        let (relay, consumer) = (k.relay(&ring), k.consumer(&ring, &s.lane));
+        let stage = relay.wait(k);
+        consumer.release(k, &stage);
+    }), 4, "release: the stage of line +3 is the relay's: a consumer has it by `wait`");
+}
+
 /// The groups that may stay on their way in a kernel are those of the schedule, regardless of the number of stages.
 #[test]
 fn law_groups_are_waited_for_as_the_schedule_says() {

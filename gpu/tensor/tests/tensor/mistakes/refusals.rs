@@ -45,6 +45,55 @@ fn a_parameter_is_cut_into_tiles_first() {
 }
 
 #[test]
+fn another_layout_is_of_the_same_memory() {
+    let other = |text: &str| {
+        refused(
+            kernel(),
+            |k| k.shared_tensor(Ty::F32, "(8,4):(4,1)"),
+            |_, tile| drop(tile.with_layout(text)),
+        )
+    };
+    assert_eq!(
+        other("(8,5):(1,8)"),
+        "with_layout: (8,5):(1,8) reaches to element 40, and the tensor has 32"
+    );
+    assert_eq!(
+        other("(8,4):(-1,8)"),
+        "with_layout: (8,4):(-1,8) has offsets below 0"
+    );
+    let whole =
+        "with_layout: the tensor is not a whole one in shared memory: only that has another layout";
+    assert_eq!(
+        refused(kernel(), parameter, |_, a| drop(
+            a.with_layout("(2,2):(2,1)")
+        )),
+        whole
+    );
+    assert_eq!(
+        refused(
+            kernel(),
+            |k| k.shared_tensor(Ty::F32, "(8,4):(4,1)"),
+            |k, tile| {
+                let tid = k.thread() % 4;
+                drop(tile.at(1, &tid).with_layout("8:1"));
+            },
+        ),
+        whole
+    );
+    let swizzle = colex_layout::Swizzle::new(3, 4, 3).expect("a swizzle");
+    let swizzled = ComposedLayout::new(swizzle, 0, layout("(32,32):(32,1)")).expect("a layout");
+    assert_eq!(
+        refused(
+            kernel(),
+            |k| k.shared_tensor(Ty::F32, "(32,32):(32,1)"),
+            |_, tile| drop(tile.with_layout(&swizzled)),
+        ),
+        "with_layout: the swizzle of Sw<3,4,3> o 0 o (32,32):(32,1) repeats every 4096 bytes, and the tensor begins at a multiple \
+         of 128"
+    );
+}
+
+#[test]
 fn a_thread_beyond_the_last() {
     let copy = tiled(32);
     assert_eq!(
