@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use colex_atom::{Arch, Major, Ty};
+use colex_atom::{Arch, Ty};
 use colex_device::Error as DeviceError;
 use colex_ir::launch::ArgumentError;
 use colex_ir::verify::Refused;
@@ -454,17 +454,15 @@ pub(crate) enum ErrorKind {
     #[error("no kernel multiplies {ab} into {c}: C must be {}", one_of(can))]
     Types { ab: Ty, c: Ty, can: &'static [Ty] },
     #[error(
-        "the {method} kernel does not multiply {ab}, {} of A and {} of B at once{}, on {arch}: it takes {}{}, and needs \
+        "the {method} kernel does not multiply {ab}, {} of A and {} of B at once, on {arch}: it takes {}{}, and needs \
          {since}",
-        vectors[0], vectors[1], fastest(*ab, *method, *majors), one_of(types), whole_vectors(*ab, *method)
+        vectors[0], vectors[1], one_of(types), whole_vectors(*method)
     )]
     Product {
         method: GemmMethod,
         ab: Ty,
         /// Elements of A and of B that an access takes at once.
         vectors: [i64; 2],
-        /// The contiguous modes of A and B.
-        majors: [Major; 2],
         arch: Arch,
         types: &'static [Ty],
         since: Arch,
@@ -1510,24 +1508,9 @@ pub(crate) fn one_of<T: fmt::Display>(list: &[T]) -> String {
     }
 }
 
-fn whole_vectors(ab: Ty, method: GemmMethod) -> &'static str {
-    match (ab, method) {
-        (Ty::Tf32 | Ty::S8, GemmMethod::Hopper) => " in vectors of 16 bytes along K",
-        (_, GemmMethod::Hopper) => " in vectors of 16 bytes",
-        _ => "",
-    }
-}
-
-/// What is said of operands that do not run along K, where the kernel takes no others.
-fn fastest(ab: Ty, method: GemmMethod, majors: [Major; 2]) -> &'static str {
-    let named = match majors {
-        [Major::First, Major::First] => ", A and B along their first modes",
-        [Major::First, Major::Second] => ", A along its first mode",
-        [Major::Second, Major::First] => ", B along its first mode",
-        [Major::Second, Major::Second] => "",
-    };
-    match (ab, method) {
-        (Ty::Tf32 | Ty::S8, GemmMethod::Hopper) => named,
+fn whole_vectors(method: GemmMethod) -> &'static str {
+    match method {
+        GemmMethod::Hopper => " in vectors of 16 bytes",
         _ => "",
     }
 }

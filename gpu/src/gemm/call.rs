@@ -121,6 +121,8 @@ pub struct Gemm<'a, T, C> {
     beta: f64,
     compute: Option<Compute>,
     method: Option<GemmMethod>,
+    /// Whether matrices are packed that Hopper's kernel would not multiply as TMA brings them; the model decides if it is not set.
+    packs: Option<bool>,
     /// Whether the bits of a row do not depend on the number of rows.
     is_batch_invariant: bool,
     has_whole_sums: bool,
@@ -157,6 +159,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             beta: 0.0,
             compute: None,
             method: None,
+            packs: None,
             is_batch_invariant: false,
             has_whole_sums: false,
             measured: None,
@@ -429,11 +432,38 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     /// Sets the type of the accumulators, for example [`Compute::Tf32`] for operands of f32, or [`Compute::Tf32x3`] with the
     /// exactness of f32. The default is [`GemmElement::COMPUTE`].
     ///
-    /// Hopper's kernel takes f32 in tf32 and i8 along K. A call without a method packs A or B along K for it where that
-    /// takes less than half the time, and else takes Ampere's kernel.
+    /// Hopper's kernel multiplies f32 in tf32, and i8, along K: tiles of another order are transposed in shared memory, or a call
+    /// without a method packs A or B along K where the model says that this is faster. [`pack`](Gemm::pack) decides it. Rows that
+    /// do not begin at multiples of 16 bytes are packed where that takes less than half the time of Ampere's kernel.
     pub fn compute(self, compute: Compute) -> Self {
         let compute = Some(compute);
         Gemm { compute, ..self }
+    }
+
+    /// Sets whether a copy packs, along K, those of A and B that Hopper's kernel would not multiply as TMA brings them: rows that do not
+    /// begin at multiples of 16 bytes, and f32 in tf32 or i8 in another order. Without this the model of time decides, and with a method
+    /// or a plan none is packed. Matrices whose strides no kernel takes are packed in any case; groups, lists and chunks are not.
+    ///
+    /// ```
+    /// use colex_gpu::{Device, Gemm, View};
+    /// use colex_gpu::kernels::Compute;
+    ///
+    /// let device = Device::simulator(colex_atom::Arch::Sm90a);
+    /// let (a, b) = (device.zeros::<f32>(64 * 64)?, device.zeros::<f32>(64 * 64)?);
+    /// let mut c = device.zeros::<f32>(64 * 64)?;
+    /// let columns = View::new(&a, ((64, 64), (1, 64)))?; // contiguous along M
+    /// let (b, c) = (b.view((64, 64))?, c.view_mut((64, 64))?);
+    /// let product = Gemm::new(&columns, &b, &c).compute(Compute::Tf32);
+    /// let transposed = product.clone().pack(false).prepare()?;
+    /// let plan = transposed.plan().map(|plan| plan.to_string());
+    /// assert!(plan.is_some_and(|plan| plan.ends_with("A transposed in shared memory")));
+    /// let packed = product.pack(true).prepare()?;
+    /// assert_eq!(packed.packed().count(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn pack(self, packs: bool) -> Self {
+        let packs = Some(packs);
+        Gemm { packs, ..self }
     }
 
     /// Sets the generation of the kernel. The default is the fastest that takes the problem.
@@ -822,7 +852,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         if !packs {
             return Ok(Some((problem, as_is)));
         }
-        let is_mapped = GemmMethod::Hopper.family().reads(&as_is.operands);
+        let is_mapped = as_is.operands.are_mapped();
         let takes_hopper = takes_hopper(as_is.operands.ab, self.a.device().arch());
         if is_mapped
             || !takes_hopper
@@ -924,7 +954,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         plan: impl FnOnce(Operands, Arch) -> Result<GemmPlan, Error>,
     ) -> Result<GemmCall<'a>, Error> {
         let mut memory = Workspace::Own(self.a.device());
-        self.call(&mut memory, false, |operands, arch| {
+        let packs = self.packs == Some(true) && self.may_pack();
+        self.call(&mut memory, packs, |operands, arch| {
             Ok(Wish::Plan(plan(operands, arch)?))
         })
     }
@@ -937,9 +968,9 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         }
     }
 
-    /// Returns whether the product may pack a matrix that a kernel would take: not if a method was set.
+    /// Returns whether the product may pack a matrix that a kernel would take: not if a method was set, but where it is asked for.
     fn may_pack(&self) -> bool {
-        self.method.is_none()
+        self.packs.unwrap_or(self.method.is_none())
             && self.groups.is_none()
             && self.lists.is_none()
             && self.chunks.is_none()
@@ -1390,6 +1421,9 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let Some((problem, shape)) = self.unmapped(problem, matrices) else {
             return Ok(false);
         };
+        if let Some(packs) = self.packs {
+            return Ok(packs);
+        }
         let answers = &device.extension::<PreparedGemms>().1;
         let answer = answers.get_or_make(&shape, || {
             let packing = packing_of(&problem, &shape, device);
@@ -1441,7 +1475,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         }
     }
 
-    /// The product as it is, if Hopper's kernel does not load one of its matrices by TMA and would if it were packed.
+    /// The product as it is, if Hopper's kernel does not multiply one of its matrices as TMA brings it and would if it were packed.
     fn unmapped(
         &self,
         problem: &GemmProblem,
@@ -1464,7 +1498,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let matrices = matrices.map(|matrix| matrix.unwrap_or(packed));
         let batch = Batch::default();
         let shape = shape::<T, C>(&mut problem, &matrices, &batch, self.wish(), None);
-        let is_mapped = GemmMethod::Hopper.family().reads(&shape.operands);
+        let is_mapped = shape.operands.are_mapped();
         (!is_mapped).then_some((problem, shape))
     }
 

@@ -11,7 +11,7 @@ use super::epilogue::split_sum;
 use super::epilogue::terms::KernelEpilogue;
 use super::family::Numbers;
 use super::groups::{self, Groups};
-use super::sm90::takes_orders;
+use super::sm90::{takes_orders, transposes};
 use crate::kernels::{GemmProblem, Major};
 use crate::method::GemmMethod;
 use colex_sched::pipeline::Schedule;
@@ -75,11 +75,39 @@ impl Operands {
         self.ab.bits() == 16 && self.vectors[..2] == [8, 8]
     }
 
-    /// Whether a tensor map describes an operand whose tiles `wgmma` multiplies: rows of whole vectors of 16 bytes, of
-    /// numbers of other than 16 bits along K.
-    pub(crate) fn is_mapped(&self, operand: Operand) -> bool {
+    /// Whether a tensor map describes an operand: rows of whole vectors of 16 bytes.
+    fn has_map(&self, operand: Operand) -> bool {
         self.vector(operand) == 128 / i64::from(self.ab.bits())
+    }
+
+    /// Whether a tensor map describes an operand whose tiles `wgmma` multiplies as they are: of numbers of other than 16 bits along K.
+    pub(crate) fn is_mapped(&self, operand: Operand) -> bool {
+        self.has_map(operand)
             && (takes_orders(self.ab.bits() as usize / 8) || self.major(operand) == Major::Second)
+    }
+
+    /// Whether that holds of A and of B.
+    pub(crate) fn are_mapped(&self) -> bool {
+        [Operand::A, Operand::B]
+            .iter()
+            .all(|operand| self.is_mapped(*operand))
+    }
+
+    /// Whether Hopper's kernel transposes the tiles of an operand in shared memory: those of tf32 and of bytes whose contiguous mode is not K.
+    pub(crate) fn is_transposed(&self, operand: Operand) -> bool {
+        transposes(self.ab) && self.major(operand) == Major::First
+    }
+
+    /// Whether tiles of a factor are transposed.
+    pub(crate) fn transposes(&self) -> bool {
+        [Operand::A, Operand::B]
+            .iter()
+            .any(|operand| self.is_transposed(*operand))
+    }
+
+    /// Whether Hopper's kernel loads an operand by TMA.
+    pub(crate) fn is_loaded(&self, operand: Operand) -> bool {
+        self.is_mapped(operand) || self.has_map(operand) && self.is_transposed(operand)
     }
 
     pub(crate) fn vector(&self, operand: Operand) -> i64 {
@@ -652,6 +680,15 @@ impl fmt::Display for GemmPlan {
             ""
         })?;
         f.write_str(if self.swap { ", A and B swapped" } else { "" })?;
+        if self.method == GemmMethod::Hopper {
+            let transposed = [Operand::A, Operand::B].map(|of| self.operands.is_transposed(of));
+            f.write_str(match transposed {
+                [false, false] => "",
+                [true, false] => ", A transposed in shared memory",
+                [false, true] => ", B transposed in shared memory",
+                [true, true] => ", A and B transposed in shared memory",
+            })?;
+        }
         f.write_str(if self.gather {
             ", loaded by threads"
         } else {

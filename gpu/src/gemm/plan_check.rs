@@ -254,12 +254,7 @@ impl GemmPlan {
     /// Whether the method multiplies such matrices on an architecture.
     fn check_types(&self, arch: Arch) -> Result<(), Error> {
         let family = self.method.family();
-        let Operands {
-            ab,
-            vectors,
-            majors,
-            ..
-        } = self.operands;
+        let Operands { ab, vectors, .. } = self.operands;
         let loaded = if self.gather {
             [8; 2]
         } else {
@@ -274,7 +269,6 @@ impl GemmPlan {
                 method: self.method,
                 ab,
                 vectors: [vectors[0], vectors[1]],
-                majors: [majors[0], majors[1]],
                 arch,
                 types: family.types(),
                 since: family.since(),

@@ -23,6 +23,7 @@ use super::family::{GemmFamily, MOST_STAGES, Numbers};
 use super::groups::Groups;
 use super::groups::clear::{Cleared, clear_before, clear_behind};
 use super::groups::tiles::{self, GroupRows, GroupTile, MOST_ROWS, Span, larger};
+use super::operand::transposed::{self, Transposition};
 use super::operand::{Fetch, boxed_layout};
 use super::plan::{Division, GemmPlan, LEAST_STEPS, Operands};
 use super::plan_check::{MOST_THREADS, MOST_TILE};
@@ -62,9 +63,9 @@ impl GemmFamily for Hopper {
         arch == self.since()
     }
 
-    /// `wgmma` takes 16-bit numbers in every order, and numbers of other widths along K only.
+    /// `wgmma` takes 16-bit numbers in every order, and numbers of other widths along K only: those are transposed.
     fn reads(&self, operands: &Operands) -> bool {
-        [Operand::A, Operand::B].map(|operand| operands.is_mapped(operand)) == [true; 2]
+        [Operand::A, Operand::B].map(|operand| operands.is_loaded(operand)) == [true; 2]
     }
 
     fn numbers(&self, operands: &Operands) -> Numbers {
@@ -300,6 +301,11 @@ pub(crate) fn takes_orders(bytes: usize) -> bool {
     bytes == 2
 }
 
+/// Whether tiles of a type that are not contiguous along K are transposed in shared memory.
+pub(crate) fn transposes(ab: Ty) -> bool {
+    [Ty::Tf32, Ty::S8].contains(&ab)
+}
+
 /// The elements of a type along K that take the bytes of a number of 16-bit numbers.
 pub(crate) fn along_k(ab: Ty, halves: i64) -> i64 {
     16 * halves / i64::from(ab.bits())
@@ -402,6 +408,9 @@ struct Factor {
     source: Source,
     /// (M or N, K, STAGES)
     stages: Tensor,
+    /// The same memory, as TMA fills it: in another order if the tiles are transposed.
+    landing: Tensor,
+    transposition: Option<Transposition>,
     /// The blocks of the cluster that load its tile together.
     blocks: i64,
 }
@@ -624,8 +633,9 @@ fn consumer_registers(plan: &GemmPlan) -> Option<u32> {
     /// A thread with 128 accumulators and its addresses needs at most this number of registers. The producer keeps the
     /// same number as in CUTLASS.
     const MOST: u32 = 240;
-    // A producer whose threads load needs registers too.
-    let consumers = Some(plan.consumer_groups() as u32).filter(|_| !plan.gather)?;
+    // A producer whose threads load or transpose needs registers too.
+    let works = plan.gather || plan.operands.transposes();
+    let consumers = Some(plan.consumer_groups() as u32).filter(|_| !works)?;
     let groups = consumers + 1;
     let entry = registers_at_entry(groups * WARPGROUP_THREADS, 1);
     let share = (entry * groups - LEAST) / consumers / STEP * STEP;
@@ -664,6 +674,9 @@ fn build(
     let mut ring = k.pipeline_of(&schedule);
     if plan.gather {
         ring = ring.filled_by(WARPGROUP_THREADS);
+    }
+    if plan.operands.transposes() {
+        ring = k.relayed(ring, transposed::WARPS as u32 * 32);
     }
     let mut factors = vec![factor(&mut k, plan, &batch, (Operand::A, "A"), along_n)?];
     for name in plan.operands.names_of_right_factors() {
@@ -827,9 +840,18 @@ fn factor(
     blocks: i64,
 ) -> Result<Factor, Error> {
     let [mn, bk] = operand.modes().map(|mode| plan.tile[mode]);
-    let (major, ty) = (plan.operands.major(operand), plan.operands.ab);
-    let tile = boxed_layout(major, ty.bits(), &[mn, bk])?;
+    let ty = plan.operands.ab;
+    let is_transposed = plan.operands.is_transposed(operand);
+    let major = held_major(&plan.operands, operand);
     let stages = boxed_layout(major, ty.bits(), &[mn, bk, plan.stages])?;
+    let landing = |shape: &[i64]| {
+        if is_transposed {
+            transposed::landing_layout(ty.bits(), shape)
+        } else {
+            boxed_layout(major, ty.bits(), shape)
+        }
+    };
+    let (tile, landing) = (landing(&[mn, bk])?, landing(&[mn, bk, plan.stages])?);
     let like = batch.layout(plan, operand);
     let source = if let (Some(filter), Operand::A) = (batch.filter, operand) {
         let columns = k.im2col_tensor(name, ty, &filter.taps(), &tile, blocks);
@@ -846,12 +868,41 @@ fn factor(
             blocks,
         )))
     };
+    let (stages, landing, transposition) = if is_transposed {
+        // The swizzle of the longer rows has the longer period, at multiples of which the memory begins.
+        let [along_mn, along_k] = transposed::block(ty.bits(), [mn, bk])?;
+        let (stages, landing) = if along_mn < along_k {
+            let stages = k.shared_tensor(ty, stages);
+            (stages.clone(), stages.with_layout(landing))
+        } else {
+            let landing = k.shared_tensor(ty, landing);
+            (landing.with_layout(stages), landing)
+        };
+        // The barriers of the epilogue and of the consumers come before.
+        let barrier = Index::from(plan.consumer_groups() + 3);
+        let transposition = Transposition::new(ty, [mn, bk], [&landing, &stages], barrier)?;
+        (stages, landing, Some(transposition))
+    } else {
+        let stages = k.shared_tensor(ty, stages);
+        (stages.clone(), stages, None)
+    };
     Ok(Factor {
         operand,
         source,
-        stages: k.shared_tensor(ty, stages),
+        stages,
+        landing,
+        transposition,
         blocks,
     })
+}
+
+/// The contiguous mode of an operand's tiles in shared memory as `wgmma` reads them.
+fn held_major(operands: &Operands, operand: Operand) -> Major {
+    if operands.is_transposed(operand) {
+        Major::Second
+    } else {
+        operands.major(operand)
+    }
 }
 
 /// Waits until the chunk of an item has arrived.
@@ -1094,9 +1145,34 @@ impl WarpSpecializedKernel<'_> {
             k.set_max_registers(false, LEAST);
         }
         let first = k.equal(&self.warp, &(self.plan.consumer_groups() * 4).into());
-        k.if_(first, |k| {
+        let load = |k: &mut Builder| {
             let one = k.elected();
             k.if_(one, |k| self.load(k));
+        };
+        if self.plan.operands.transposes() {
+            k.if_else(first, load, |k| self.transpose(k));
+        } else {
+            k.if_(first, load);
+        }
+    }
+
+    /// Transposes what TMA has brought in another order than `wgmma` reads, by the warps of the producer that do not load.
+    fn transpose(&self, k: &mut Builder) {
+        let relay = k.relay(&self.ring);
+        let lane = k.lane();
+        let warp = &self.warp - (self.plan.consumer_groups() * 4 + 1);
+        let warp = k.within(warp, 0..transposed::WARPS);
+        self.each_item(k, None, |k, item| {
+            k.for_(0, &item.steps, 1, |k, _| {
+                let stage = relay.wait(k);
+                let transposed = self.factors.iter().filter_map(|f| f.transposition.as_ref());
+                for transposition in transposed {
+                    transposition.run(k, &stage, [&warp, &lane]);
+                }
+                // Threads have written what `wgmma` reads by another proxy.
+                k.fence(FenceKind::ProxyAsyncShared);
+                relay.pass(k, &stage);
+            });
         });
     }
 
@@ -1209,7 +1285,7 @@ impl WarpSpecializedKernel<'_> {
                 let step = &item.start + step;
                 let under = pixels.as_ref().map(|(factor, tensor, filter, pixels)| {
                     let under = filter.at(&step);
-                    let shared = factor.stages.at(2, &stage);
+                    let shared = factor.landing.at(2, &stage);
                     let (channels, taps) = (&under.channels, &under.taps[..]);
                     match factor.blocks {
                         1 => k.im2col_load(tensor, pixels, channels, taps, &shared, &full),
@@ -1224,7 +1300,7 @@ impl WarpSpecializedKernel<'_> {
                 });
                 for (i, (factor, map)) in maps.iter().enumerate() {
                     let map = moved.as_ref().map_or(*map, |moved| &moved[i]);
-                    let shared = factor.stages.at(2, &stage);
+                    let shared = factor.landing.at(2, &stage);
                     let operand = factor.operand as usize;
                     let mut at = vec![item.at[operand].clone()];
                     match &under {
@@ -1286,7 +1362,7 @@ impl WarpSpecializedKernel<'_> {
             for factor in &self.factors {
                 let cleared = Cleared {
                     tile: &factor.stages.at(2, stage),
-                    major: self.plan.operands.major(factor.operand),
+                    major: held_major(&self.plan.operands, factor.operand),
                     thread,
                     threads,
                 };

@@ -648,10 +648,6 @@ pub fn product_samples() -> Vec<(GemmMethod, Arch, Operands)> {
     for (((method, arch, [ab, c]), beta), majors) in
         cases.flat_map(|case| orders.map(|majors| (case, majors)))
     {
-        // `wgmma` takes other widths than 16 bits along K only.
-        if method == Hopper && ab.bits() != 16 && majors[..2] != [second; 2] {
-            continue;
-        }
         let vector = |ty: Ty| 128 / i64::from(ty.bits());
         let operands = Operands {
             ab,

@@ -684,12 +684,12 @@ fn parts_of_k_of_tf32_and_bytes_are_summed() {
     println!("law plans.parts_of_k_of_tf32_and_bytes: {cases} cases");
 }
 
-/// `wgmma` takes tf32 and bytes along K only: another order is packed for it where the product is large, and is Ampere's where
-/// it is small.
+/// `wgmma` takes tf32 and bytes along K only: tiles of another order are transposed in shared memory, or a copy packs the operand
+/// where that is asked for.
 #[test]
-fn other_orders_of_tf32_and_bytes_are_packed_or_are_amperes() {
+fn other_orders_of_tf32_and_bytes_are_transposed_or_packed() {
     let device = Device::simulator(Arch::Sm90a);
-    let of_f32 = |[m, n, k]: [usize; 3]| {
+    let of_f32 = |[m, n, k]: [usize; 3], packs: Option<bool>| {
         let (a, b) = (
             device.zeros::<f32>(m * k).unwrap(),
             device.zeros::<f32>(n * k).unwrap(),
@@ -697,11 +697,12 @@ fn other_orders_of_tf32_and_bytes_are_packed_or_are_amperes() {
         let mut c = device.zeros::<f32>(m * n).unwrap();
         let a = View::new(&a, ((m, k), (1, m))).unwrap();
         let (b, c) = (b.view((n, k)).unwrap(), c.view_mut((m, n)).unwrap());
-        let call = Gemm::new(&a, &b, &c).compute(Compute::Tf32).prepare();
-        let call = call.unwrap();
+        let gemm = Gemm::new(&a, &b, &c).compute(Compute::Tf32);
+        let gemm = packs.into_iter().fold(gemm, |gemm, packs| gemm.pack(packs));
+        let call = gemm.prepare().unwrap();
         (call.plan().unwrap().method, call.packed().count())
     };
-    let of_i8 = |[m, n, k]: [usize; 3]| {
+    let of_i8 = |[m, n, k]: [usize; 3], packs: Option<bool>| {
         let (a, b) = (
             device.zeros::<i8>(m * k).unwrap(),
             device.zeros::<i8>(n * k).unwrap(),
@@ -709,12 +710,23 @@ fn other_orders_of_tf32_and_bytes_are_packed_or_are_amperes() {
         let mut c = device.zeros::<i32>(m * n).unwrap();
         let b = View::new(&b, ((n, k), (1, n))).unwrap();
         let (a, c) = (a.view((m, k)).unwrap(), c.view_mut((m, n)).unwrap());
-        let call = Gemm::new(&a, &b, &c).prepare().unwrap();
+        let gemm = Gemm::new(&a, &b, &c);
+        let gemm = packs.into_iter().fold(gemm, |gemm, packs| gemm.pack(packs));
+        let call = gemm.prepare().unwrap();
         (call.plan().unwrap().method, call.packed().count())
     };
     let (large, small) = ([4096, 4096, 4096], [64, 64, 64]);
-    assert_eq!([of_f32(large), of_i8(large)], [(GemmMethod::Hopper, 1); 2]);
-    assert_eq!([of_f32(small), of_i8(small)], [(GemmMethod::Ampere, 0); 2]);
+    for shape in [large, small] {
+        assert_eq!(
+            [of_f32(shape, None), of_i8(shape, None)],
+            [(GemmMethod::Hopper, 0); 2]
+        );
+        for packs in [false, true] {
+            let expected = (GemmMethod::Hopper, usize::from(packs));
+            assert_eq!(of_f32(shape, Some(packs)), expected);
+            assert_eq!(of_i8(shape, Some(packs)), expected);
+        }
+    }
 }
 
 /// A warpgroup of Hopper's kernel loads rows of any alignment: by `cp.async` of 16, 8 and 4 bytes, and through registers.

@@ -11,6 +11,7 @@ use colex_atom::{Arch, Ty};
 use colex_device::{Device, Memo, Rates};
 use colex_ir::launch::Limits;
 
+use crate::gemm::operand::transposed::WARPS;
 use crate::gemm::plan::{Division, GemmPlan, LEAST_STEPS, MOST_UNDIVIDED, Operands};
 use crate::gemm::prepared::Wish;
 use crate::gemm::sm90::{
@@ -325,6 +326,9 @@ mod h200 {
     pub(super) const GEMV_MEMORY: f64 = 1.05;
     /// Packing a matrix: microseconds, and bytes that it reads and writes in a microsecond.
     pub(super) const PACK: [f64; 2] = [1.45, 1.16e6];
+    /// Clocks of the warps that transpose tiles: for each step along K, and for each block that a warp transposes. Nothing is measured:
+    /// a block takes 32 reads and 8 writes of four passes, whose latencies follow each other once.
+    pub(super) const TRANSPOSE: [f64; 2] = [100.0, 200.0];
 }
 
 impl GemmPlan {
@@ -426,7 +430,9 @@ impl GemmPlan {
         let bytes_of_c = f64::from(self.operands.c.bits()) / 8.0;
         let instructions = bm / 64.0;
         let multiply = bm * bn / h200::PRODUCTS * (bytes / 2.0);
-        let shared = bytes * (2.0 * bm + bn + instructions * bn) / h200::SHARED;
+        // What is transposed is read and written once more.
+        let moved = 2.0 * (self.transposed_rows()[0] + self.transposed_rows()[1]);
+        let shared = bytes * (2.0 * bm + bn + instructions * bn + moved) / h200::SHARED;
         let (rows_of_a, rows_of_b) = (bm / cn as f64, bn / cm as f64);
         let steps = up(problem.k, self.tile[2], ck) / ck;
         // Whether the rows of A and B begin at lines, at sectors, or between them.
@@ -446,7 +452,8 @@ impl GemmPlan {
         // The root of fourth powers: where both take as long, neither hides the other whole.
         let computing = of_each * multiply.max(shared);
         let together = (computing.powi(4) + loads.powi(4)).sqrt().sqrt();
-        let mut step = (bk * together).max(filling + h200::STEP);
+        let transposing = self.clocks_of_transposition();
+        let mut step = (bk * together).max(filling + h200::STEP).max(transposing);
         if !self.gather && bk * bytes < 128.0 {
             step += of_rows(h200::SHORT_ROW);
         }
@@ -497,6 +504,8 @@ impl GemmPlan {
         };
         let mut epilogue = once + elements * (bytes_of_c * active / machine.cache + each);
         let mut fixed = h200::FIXED[usize::from(self.gather)];
+        // The first stage is transposed before anything is multiplied.
+        fixed += transposing / machine.clocks;
         if !self.gather {
             fixed += h200::BLOCK * active;
         }
@@ -562,6 +571,34 @@ impl GemmPlan {
             operations: 0.0,
             memory: self.microseconds_of_memory(problem, machine)
                 + self.bytes_of_ends(problem) / machine.memory,
+        }
+    }
+
+    /// The rows of A's tile, and of B's, where the kernel transposes them, or 0.
+    fn transposed_rows(&self) -> [f64; 2] {
+        let [bm, bn, _] = self.tile;
+        [(Operand::A, bm), (Operand::B, bn)].map(|(operand, rows)| {
+            let is_transposed = self.operands.is_transposed(operand);
+            if is_transposed { rows as f64 } else { 0.0 }
+        })
+    }
+
+    /// The clocks in which the warps of the producer transpose a stage.
+    fn clocks_of_transposition(&self) -> f64 {
+        let [step, block] = h200::TRANSPOSE;
+        let line = 1024.0 / f64::from(self.operands.ab.bits());
+        let lines = self.tile[2] as f64 / line;
+        let turns = self.transposed_rows().map(|rows| {
+            let blocks = (rows / line).ceil() * lines.ceil();
+            match self.operands.ab {
+                // All warps share a block, which has as many bytes as four.
+                Ty::S8 => 2.0 * blocks,
+                _ => (blocks / WARPS as f64).ceil(),
+            }
+        });
+        match turns[0] + turns[1] {
+            0.0 => 0.0,
+            turns => step + turns * block,
         }
     }
 
@@ -1264,8 +1301,13 @@ pub(crate) fn packing(
     let mut mapped = operands;
     mapped.vectors[..2].fill(vector);
     mapped.majors = packed.majors;
-    // Where no plan is measured, a gain of less than half the time is not taken for one.
-    let margin = if operands.ab.bits() == 16 { 1.0 } else { 2.0 };
+    // Where no plan is measured, a gain of less than half the time is not taken for one: but where both are plans of Hopper's kernel.
+    let is_loaded = GemmMethod::Hopper.fits(&operands, arch);
+    let margin = if operands.ab.bits() == 16 || is_loaded {
+        1.0
+    } else {
+        2.0
+    };
     Packing {
         packed: time + best(&packed, mapped),
         as_is: best(problem, operands),

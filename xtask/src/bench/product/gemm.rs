@@ -143,7 +143,7 @@ pub(in crate::bench) fn generations(device: &Device, json: Option<&Path>) -> Res
     group::<f32, f32>(device, &mut report, tf32, &of(&[Ampere]))?;
     let transposed = [Operand::A, Operand::B].into_iter();
     let transposed = transposed.fold(tf32, |problem, name| problem.major(name, Major::First));
-    group::<f32, f32>(device, &mut report, transposed, &of(&[Ampere]))?;
+    group::<f32, f32>(device, &mut report, transposed, &of(&[Hopper, Ampere]))?;
     group::<f64, f64>(device, &mut report, problem, &of(&[Ampere, Simt]))?;
     report.write(json)
 }

@@ -76,7 +76,7 @@ pub(crate) struct Sweep {
     from: usize,
     /// A file of plans: a tile and what differs from the usual plan on each line, for example
     /// `128x128x64 stages=6 warps=2 cluster=2x1x1 group=8n`; `schedule=pingpong` lets two consumers take tiles in turn, `swap=1` swaps A and B, `split=4` divides K into 4
-    /// parts, `shares=66` divides the steps of all tiles by stream-K, either with `undivided=132` after 132 clusters' tiles, `early=1` lets kernels begin before the launch before them has ended, `gather=1` loads by threads, `vector=2` accesses C by 2 elements, and `method=ampere` is of that kernel.
+    /// parts, `shares=66` divides the steps of all tiles by stream-K, either with `undivided=132` after 132 clusters' tiles, `early=1` lets kernels begin before the launch before them has ended, `gather=1` loads by threads, `pack=1` packs what Hopper's kernel would not multiply as TMA brings it, `vector=2` accesses C by 2 elements, and `method=ampere` is of that kernel.
     #[arg(long, requires = "of_shapes")]
     plans: Option<PathBuf>,
     /// Measure the plan that `Gemm::autotune` takes, with a new file of plans for each run. With the bench `attention`, that of
@@ -360,6 +360,7 @@ pub(in crate::bench) struct PlanLine {
     schedule: Schedule,
     swap: bool,
     gather: bool,
+    pack: bool,
     split: i64,
     division: Division,
     undivided: i64,
@@ -384,6 +385,7 @@ impl FromStr for PlanLine {
             schedule: Schedule::Cooperative,
             swap: false,
             gather: false,
+            pack: false,
             split: 1,
             division: Division::SplitK,
             undivided: 0,
@@ -415,6 +417,7 @@ impl FromStr for PlanLine {
                 }
                 "swap" => variant.swap = value == "1",
                 "gather" => variant.gather = value == "1",
+                "pack" => variant.pack = value == "1",
                 "split" => variant.split = value.parse()?,
                 "shares" => {
                     (variant.split, variant.division) = (value.parse()?, Division::StreamK);
@@ -441,7 +444,7 @@ impl FromStr for PlanLine {
                 }
                 _ => anyhow::bail!(
                     "a plan has no `{name}`: method, stages, warps, schedule, swap, split, shares, undivided, early, gather, \
-                     cluster, vector and group"
+                     pack, cluster, vector and group"
                 ),
             }
         }
@@ -931,7 +934,10 @@ pub(super) fn one<T: GemmElement, C: GemmElement>(
     for variant in wanted.plans {
         let calls = gemms
             .iter()
-            .map(|gemm| gemm.prepare_with(|operands, _| Ok(variant.plan(operands))))
+            .map(|gemm| {
+                let gemm = gemm.clone().pack(variant.pack);
+                gemm.prepare_with(|operands, _| Ok(variant.plan(operands)))
+            })
             .collect();
         ours.push(prepared(variant.text.clone(), FoundBy::List, calls));
     }

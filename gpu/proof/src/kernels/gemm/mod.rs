@@ -197,11 +197,9 @@ pub fn every_case<T: GemmElement>(arch: Arch) -> Vec<GemmCase> {
     if arch == Arch::Sm90a && matches!(ab, Ty::F16 | Ty::Bf16) {
         cases.extend(by(GemmMethod::Hopper, vector));
     }
-    // `wgmma` takes other widths along K only.
     if arch == Arch::Sm90a && matches!(ab, Ty::F32 | Ty::S8) {
         let hopper = by(GemmMethod::Hopper, vector).into_iter();
-        let along_k = hopper.filter(|case| case.problem.majors[..2] == [Major::Second; 2]);
-        cases.extend(along_k.map(|case| match ab {
+        cases.extend(hopper.map(|case| match ab {
             Ty::F32 => case.tf32(),
             _ => case,
         }));

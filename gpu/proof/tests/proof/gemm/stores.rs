@@ -40,7 +40,7 @@ fn plan(operands: Operands, (tile, consumers, cluster): ([i64; 3], i64, [i64; 3]
 
 /// Runs a product of small integers by a plan, compares each bit with the host's, and returns the passes of shared memory that bank
 /// conflicts cost.
-fn run<T: GemmElement, C: GemmElement>(
+pub(super) fn run<T: GemmElement, C: GemmElement>(
     device: &Device,
     problem: GemmProblem,
     shape: ([i64; 3], i64, [i64; 3]),

@@ -1,5 +1,7 @@
 //! The pipeline of an operand: from global memory through shared memory into registers.
 
+pub(crate) mod transposed;
+
 use std::convert::Infallible;
 use std::sync::LazyLock;
 
