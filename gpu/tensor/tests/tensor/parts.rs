@@ -77,7 +77,7 @@ fn law_one_memory_has_several_layouts() {
             k.copy(&copy, &mine, &held);
             let found = colex_proof::examples::elements(k, &held).expect("it runs");
             for (i, found) in found.iter().enumerate() {
-                let place = other.eval(i as i64).expect("an index");
+                let place = other.at(i as i64).expect("an index");
                 assert_eq!(found[..], [place as f32], "{other} at {i}");
                 cases += 1;
             }
