@@ -14,7 +14,6 @@ mod plans;
 mod reduce;
 mod rowwise;
 mod speed;
-mod stream_k;
 mod sweep;
 mod top_k;
 mod views;

@@ -6,6 +6,7 @@ mod groups;
 mod lists;
 mod pointers;
 mod stores;
+mod stream_k;
 mod transposed;
 
 use colex_atom::{Arch, Ty};

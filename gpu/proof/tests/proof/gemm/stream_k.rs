@@ -12,7 +12,7 @@ use colex_sched::pipeline::Schedule::Pingpong;
 use colex_sim::{Schedule, SimOptions};
 use half::{bf16, f16};
 
-use super::plans::{product_on, said};
+use crate::plans::{product_on, said};
 
 /// A plan of tiles of one consumer, in shares behind whole tiles.
 fn shared(
