@@ -76,7 +76,7 @@ impl Operands {
     }
 
     /// Whether a tensor map describes an operand: rows of whole vectors of 16 bytes.
-    fn has_map(&self, operand: Operand) -> bool {
+    pub(crate) fn has_map(&self, operand: Operand) -> bool {
         self.vector(operand) == 128 / i64::from(self.ab.bits())
     }
 

@@ -684,8 +684,8 @@ fn run<T: GemmElement, C: GemmElement>(
                 plan.operands.vectors[2] = 1;
             }
             let is_of_rows = |own: &DrawnGroups| own.problem.kind == Groups::Rows;
-            if method != GemmMethod::Hopper && of_groups.as_ref().is_some_and(is_of_rows) {
-                // A group of rows that begins anywhere has none along M.
+            if of_groups.as_ref().is_some_and(is_of_rows) {
+                // A group of rows that begins anywhere has none along M. Hopper's kernel then takes no such A, and stores no C by TMA.
                 for operand in [0, 2] {
                     if plan.operands.majors[operand] == Major::First {
                         plan.operands.vectors[operand] = 1;

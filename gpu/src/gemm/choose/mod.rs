@@ -280,9 +280,10 @@ mod h200 {
     /// Microseconds of the kernel that adds parts of K; clocks for each byte that a block writes; bytes that are read in a
     /// microsecond.
     pub(super) const SPLIT: [f64; 3] = [1.29, 0.0181, 2.17e6];
-    /// The part of a product's time that the model adds where shares cross the borders of tiles: no such plan is measured, and clusters that
-    /// compute other parts of K at one time share less of the second-level cache. A choice takes such a plan for a clear gain alone.
-    pub(super) const UNMEASURED: f64 = 0.05;
+    /// The part of a product's time that the model adds where shares cross the borders of tiles: clusters that compute other parts of K at
+    /// one time share less of the second-level cache. Of six such plans on an H200, none was the fastest of its shape, and the model said 0.85
+    /// to 1.05 of their times. A choice takes such a plan for a clear gain alone.
+    pub(super) const ACROSS_TILES: f64 = 0.05;
     /// Clocks of an epilogue, and for each element that a block stores: by TMA, and by threads in pairs and one by one.
     pub(super) const EPILOGUE: [f64; 4] = [164.0, 0.0541, 0.4, 0.993];
     /// The same in pairs and one by one where threads load, of tiles of which a multiprocessor may run several; and the times more for
@@ -324,11 +325,13 @@ mod h200 {
     pub(super) const GEMV_STEP: [f64; 3] = [641.0, 12.4, 24.9];
     pub(super) const GEMV_SUM: [f64; 3] = [109.0, 427.0, 3829.0];
     pub(super) const GEMV_MEMORY: f64 = 1.05;
-    /// Packing a matrix: microseconds, and bytes that it reads and writes in a microsecond.
+    /// Packing a matrix: microseconds, and bytes that it reads and writes in a microsecond. Of matrices whose rows TMA does not load, and
+    /// of those of bytes and of wider elements that are packed for their order alone.
     pub(super) const PACK: [f64; 2] = [1.45, 1.16e6];
-    /// Clocks of the warps that transpose tiles: for each step along K, and for each block that a warp transposes. Nothing is measured:
-    /// a block takes 32 reads and 8 writes of four passes, whose latencies follow each other once.
-    pub(super) const TRANSPOSE: [f64; 2] = [100.0, 200.0];
+    pub(super) const PACK_ORDER: [f64; 2] = [1.9e6, 3.0e6];
+    /// Clocks of the warps that transpose tiles: for each step along K, and for each block that a warp transposes. Products of 128 x 256
+    /// tiles took so long on an H200, in tf32 and in s8, with A, B or both transposed (`PERFORMANCE.md`).
+    pub(super) const TRANSPOSE: [f64; 2] = [1000.0, 200.0];
 }
 
 impl GemmPlan {
@@ -558,7 +561,7 @@ impl GemmPlan {
                 + places as f64 * elements * 4.0 / read;
             if self.division == Division::StreamK {
                 let round = (steps as f64 * step + epilogue + sum) / machine.clocks;
-                parts += h200::UNMEASURED * (fixed + waves * round);
+                parts += h200::ACROSS_TILES * (fixed + waves * round);
             }
         }
         PlanCost {
@@ -1293,7 +1296,13 @@ pub(crate) fn packing(
             let [(rows, _), (columns, _)] = problem.extents(operand);
             let elements = rows as f64 * columns as f64;
             let bytes = elements * f64::from(operands.ab.bits()) / 4.0;
-            time += h200::PACK[0] + bytes / h200::PACK[1];
+            let [fixed, of_rows] = h200::PACK;
+            let rate = match (operands.has_map(operand), operands.ab) {
+                (false, _) => of_rows,
+                (true, Ty::S8) => h200::PACK_ORDER[0],
+                (true, _) => h200::PACK_ORDER[1],
+            };
+            time += fixed + bytes / rate;
             packed.majors[i] = Major::Second;
             packed.leading[i] = Some((columns + vector - 1) / vector * vector);
         }

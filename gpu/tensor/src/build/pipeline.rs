@@ -708,11 +708,11 @@ impl Builder {
     #[track_caller]
     pub fn relay(&mut self, ring: &Pipeline) -> Relay {
         let at = Location::caller();
+        let state = self.phase(ring, 0, at);
         if ring.passed.is_none() {
             let why = "the ring has no relay: `Builder::relayed` gives it one";
             self.fail(ErrorKind::operands("relay", why), at);
         }
-        let state = self.phase(ring, 0, at);
         let ring = Ring::Barriers(ring.clone(), Fill::Arrivals);
         Relay(self.participant(ring, state, &RELAY, false, at))
     }

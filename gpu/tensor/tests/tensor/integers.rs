@@ -584,6 +584,18 @@ fn rows() -> Vec<Row> {
             &[77],
         ),
         (
+            "relayed",
+            |k, n| {
+                of_type::<u32>(k, n, |k, n| {
+                    let ring = k.pipeline(2, 32, 1);
+                    let ring = k.relayed(ring, n);
+                    k.start_pipelines(&[&ring], false);
+                })
+            },
+            32,
+            &[77],
+        ),
+        (
             "cp_async_pipeline",
             |k, n| drop(k.cp_async_pipeline(n)),
             2,

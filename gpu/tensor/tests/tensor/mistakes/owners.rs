@@ -5,7 +5,8 @@ use colex_ir::{AtomicOp, BinaryOp};
 use colex_sched::Order;
 use colex_tensor::{
     AtThread, Barriers, Builder, Cond, Consumer, Expr, Fragment, GmmaOperand, Im2colPixels,
-    Im2colTensor, Index, Mask, Pipeline, Producer, Rows, Stage, Tensor, TileGrid, TmaTensor, Var,
+    Im2colTensor, Index, Mask, Pipeline, Producer, Relay, Rows, Stage, Tensor, TileGrid, TmaTensor,
+    Var,
 };
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
@@ -41,6 +42,7 @@ struct Scene {
     full: Index,
     ring: Pipeline,
     producer: Producer,
+    relay: Relay,
     consumer: Consumer,
     stage: Stage,
     grid: TileGrid,
@@ -64,7 +66,10 @@ fn scene(k: &mut Builder) -> Scene {
     let staged = k.shared_tensor(Ty::Bf16, stages);
     let bars = k.barriers(2);
     let ring = k.pipeline(2, 1, 1);
-    k.start_pipelines(&[&ring], false);
+    let passed_on = k.pipeline(2, 32, 1);
+    let passed_on = k.relayed(passed_on, 32);
+    k.start_pipelines(&[&ring, &passed_on], false);
+    let relay = k.relay(&passed_on);
     let (producer, consumer) = (k.tma_producer(&ring, 64), k.consumer(&ring, &tid));
     let stage = producer.acquire(k);
     producer.commit(k, &stage);
@@ -102,6 +107,7 @@ fn scene(k: &mut Builder) -> Scene {
         bars,
         ring,
         producer,
+        relay,
         consumer,
         stage,
     }
@@ -182,6 +188,10 @@ fn foreign() -> Vec<Case> {
         "arrive_named: id" => |k, s, t| k.arrive_named(&(&t.tid % 4), 128);
         "start_pipelines: rings" => |k, s, t| k.start_pipelines(&[&t.ring], false);
         "producer: ring" => |k, s, t| k.producer(&t.ring);
+        "relayed: ring" => |k, s, t| k.relayed(t.ring.clone(), 32);
+        "relay: ring" => |k, s, t| k.relay(&t.ring);
+        "wait of a relay: self" => |k, s, t| t.relay.wait(k);
+        "pass: self" => |k, s, t| t.relay.pass(k, &s.stage);
         "tma_producer: ring" => |k, s, t| k.tma_producer(&t.ring, 64);
         "consumer: ring" => |k, s, t| k.consumer(&t.ring, &s.tid);
         "consumer: lane" => |k, s, t| k.consumer(&s.ring, &t.tid);

@@ -89,7 +89,7 @@ fn another_layout_is_of_the_same_memory() {
             |_, tile| drop(tile.with_layout(&swizzled)),
         ),
         "with_layout: the swizzle of Sw<3,4,3> o 0 o (32,32):(32,1) repeats every 4096 bytes, and the tensor begins at a multiple \
-         of 128"
+         of 1024"
     );
 }
 
