@@ -281,8 +281,8 @@ mod h200 {
     /// microsecond.
     pub(super) const SPLIT: [f64; 3] = [1.29, 0.0181, 2.17e6];
     /// The part of a product's time that the model adds where shares cross the borders of tiles: clusters that compute other parts of K at
-    /// one time share less of the second-level cache. Of six such plans on an H200, none was the fastest of its shape, and the model said 0.85
-    /// to 1.05 of their times. A choice takes such a plan for a clear gain alone.
+    /// one time share less of the second-level cache. Of eight such plans on an H200, none was the fastest of its shape, and the model said
+    /// 0.85 to 1.05 of the times of three. A choice takes such a plan for a clear gain alone.
     pub(super) const ACROSS_TILES: f64 = 0.05;
     /// Clocks of an epilogue, and for each element that a block stores: by TMA, and by threads in pairs and one by one.
     pub(super) const EPILOGUE: [f64; 4] = [164.0, 0.0541, 0.4, 0.993];
