@@ -709,7 +709,8 @@ impl Builder {
     pub fn relay(&mut self, ring: &Pipeline) -> Relay {
         let at = Location::caller();
         let state = self.phase(ring, 0, at);
-        if ring.passed.is_none() {
+        // A ring of another builder is refused as such.
+        if ring.failure == self.failure && ring.passed.is_none() {
             let why = "the ring has no relay: `Builder::relayed` gives it one";
             self.fail(ErrorKind::operands("relay", why), at);
         }
