@@ -69,7 +69,7 @@ pub struct RowwisePlan {
 /// };
 /// assert_eq!(plan(4096)?, RowStorage::Registers);
 /// assert_eq!(plan(1 << 13)?, RowStorage::Registers);
-/// assert!(matches!(plan(1 << 14)?, RowStorage::Ahead { rows: 1, .. }));
+/// assert!(matches!(plan(1 << 16)?, RowStorage::Ahead { rows: 3, .. }));
 /// assert!(matches!(plan(1 << 20)?, RowStorage::Passes { .. }));
 /// # Ok::<(), colex_gpu::Error>(())
 /// ```
