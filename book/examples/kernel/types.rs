@@ -52,8 +52,8 @@ fn or_packed() -> Result<(), Box<dyn Error>> {
     );
     let mut c = device.poisoned::<f32>(1024 * 4096)?;
     let a = View::new(&a, "(1024,4096):(1,1024)")?; // contiguous along M
-    let product =
-        Gemm::new(&a, &b.view((4096, 4096))?, &c.view_mut((1024, 4096))?).compute(Compute::Tf32);
+    let (b, c) = (b.view((4096, 4096))?, c.view_mut((1024, 4096))?);
+    let product = Gemm::new(&a, &b, &c).compute(Compute::Tf32);
     for line in product.explain()?.lines().take(2) {
         println!("{line}");
     }
