@@ -70,6 +70,8 @@ chapters! {
     kernel_hopper = "kernel/hopper.md";
     kernel_hopper_library = "kernel/hopper-library.md";
     kernel_plans = "kernel/plans.md";
+    kernel_shapes = "kernel/shapes.md";
+    kernel_types = "kernel/types.md";
     kernel_epilogue = "kernel/epilogue.md";
     kernel_groups = "kernel/groups.md";
     kernel_attention = "kernel/attention.md";

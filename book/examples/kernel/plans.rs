@@ -1,25 +1,20 @@
-//! Plans for every shape: the list of plans, what the model says of them, and a call that loads them.
+//! Plans for every shape: the list of plans, a plan of one's own, what the model says, and a call that loads kernels.
 //!
 //! Run it with `cargo run -p colex-book --example kernel_plans`; each line `== .. ==` names a piece of the chapter.
 
 use colex_atom::{Arch, Ty};
-use colex_gpu::kernels::gemm::{Division, GemmMethod, GemmPlan, Operands};
+use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{GemmProblem, Major};
 use colex_gpu::{Device, Gemm};
-use colex_sched::StreamKRow;
 use half::bf16;
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    explain();
     mapped();
-    unmapped();
     with_fields()?;
-    shares()?;
-    in_order()?;
+    explain();
     loaded()?;
     exercise_2();
-    exercise_3();
     Ok(())
 }
 
@@ -39,19 +34,6 @@ fn operands(vector: i64) -> Operands {
 }
 // ANCHOR_END: operands
 
-/// What the model says of a product of 64 rows.
-fn explain() {
-    println!("\n== explain ==");
-    // ANCHOR: explain
-    let plan = GemmPlan::new(GemmMethod::Hopper, operands(8));
-    let problem = GemmProblem::new(64, 4096, 4096); // M, N, K
-    println!(
-        "{}",
-        plan.explain(&problem, &Device::simulator(Arch::Sm90a))
-    );
-    // ANCHOR_END: explain
-}
-
 /// The plans for rows that tensor maps describe.
 fn mapped() {
     println!("\n== mapped ==");
@@ -63,19 +45,6 @@ fn mapped() {
         println!("{:2} {plan}", number + 1);
     }
     // ANCHOR_END: mapped
-}
-
-/// The plans for rows of any alignment.
-fn unmapped() {
-    println!("\n== unmapped ==");
-    // ANCHOR: unmapped
-    for (number, plan) in GemmPlan::candidates(operands(1), Arch::Sm90a)
-        .iter()
-        .enumerate()
-    {
-        println!("{:2} {plan}", number + 1);
-    }
-    // ANCHOR_END: unmapped
 }
 
 /// A call with a plan of one's own.
@@ -105,67 +74,17 @@ fn with_fields() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Five tiles in four shares.
-fn shares() -> Result<(), Box<dyn Error>> {
-    println!("\n== shares ==");
-    // ANCHOR: shares
-    let device = Device::simulator(Arch::Sm90a);
-    let problem = GemmProblem::new(320, 64, 512);
-    let (a, b) = (
-        device.upload(&[bf16::ONE; 320 * 512])?,
-        device.upload(&[bf16::ONE; 64 * 512])?,
+/// What the model says of a product of 64 rows.
+fn explain() {
+    println!("\n== explain ==");
+    // ANCHOR: explain
+    let plan = GemmPlan::new(GemmMethod::Hopper, operands(8));
+    let problem = GemmProblem::new(64, 4096, 4096); // M, N, K
+    println!(
+        "{}",
+        plan.explain(&problem, &Device::simulator(Arch::Sm90a))
     );
-    let mut c = device.poisoned::<bf16>(320 * 64)?;
-    let call = problem.on(&a, &b, &mut c)?.prepare_with(|operands, _| {
-        Ok(GemmPlan {
-            tile: [64, 64, 16], // 5 tiles of 32 steps
-            warps: [1, 1],
-            cluster: [1, 1, 1],
-            split: 4,
-            division: Division::StreamK,
-            ..GemmPlan::new(GemmMethod::Hopper, operands)
-        })
-    })?;
-    println!("{call}");
-    call.run(&device)?;
-    drop(call);
-    assert!(c.download()?.iter().all(|sum| sum.to_f32() == 512.0));
-
-    let row = StreamKRow::new(5, 32, 4, 2)?; // the least part has 2 steps
-    for tile in 0..5 {
-        let parts = row.peers(tile).into_iter().flatten();
-        let places: Vec<i64> = parts.clone().map(|share| row.part(share, tile)).collect();
-        let shares: Vec<i64> = parts.collect();
-        println!("tile {tile}: shares {shares:?}, places {places:?}");
-    }
-    // ANCHOR_END: shares
-    Ok(())
-}
-
-/// The plan of a short product, and the same one launched in order.
-fn in_order() -> Result<(), Box<dyn Error>> {
-    println!("\n== in_order ==");
-    let device = Device::simulator(Arch::Sm90a);
-    let (a, b) = (
-        device.zeros::<bf16>(64 * 256)?,
-        device.zeros::<bf16>(64 * 256)?,
-    );
-    let mut c = device.poisoned::<bf16>(64 * 64)?;
-    let (a, b) = (a.view((64, 256))?, b.view((64, 256))?);
-    let c = c.view_mut((64, 64))?;
-    // ANCHOR: in_order
-    let product = Gemm::new(&a, &b, &c);
-    let call = product.prepare()?;
-    println!("{call}");
-    if let Some(plan) = call.plan().copied() {
-        let in_order = GemmPlan {
-            early: false,
-            ..plan
-        };
-        println!("{}", product.prepare_with(|_, _| Ok(in_order))?);
-    }
-    // ANCHOR_END: in_order
-    Ok(())
+    // ANCHOR_END: explain
 }
 
 /// Loads every kernel that a call may need.
@@ -183,26 +102,10 @@ fn loaded() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Exercise 2: products of one row, with rows of whole vectors, of an odd number of elements, and of an even one.
+/// Exercise 2: two squares, the larger of which suits the default plan better.
 fn exercise_2() {
     println!("\n== exercise_2 ==");
     // ANCHOR: exercise_2
-    for (vector, problem) in [
-        (8, GemmProblem::new(1, 4096, 4096)),
-        (1, GemmProblem::new(1, 4095, 4095)),
-        (2, GemmProblem::new(1, 4695, 3870)),
-    ] {
-        let plan = GemmPlan::new(GemmMethod::Hopper, operands(vector));
-        let text = plan.explain(&problem, &Device::simulator(Arch::Sm90a));
-        println!("{}", text.lines().nth(1).unwrap_or_default().trim());
-    }
-    // ANCHOR_END: exercise_2
-}
-
-/// Exercise 3: two squares, the larger of which suits the default plan better.
-fn exercise_3() {
-    println!("\n== exercise_3 ==");
-    // ANCHOR: exercise_3
     for n in [3072, 3328] {
         let wide = GemmPlan::new(GemmMethod::Hopper, operands(8));
         let narrow = GemmPlan {
@@ -215,5 +118,5 @@ fn exercise_3() {
             println!("{n}: {}", text.lines().next().unwrap_or_default());
         }
     }
-    // ANCHOR_END: exercise_3
+    // ANCHOR_END: exercise_2
 }
