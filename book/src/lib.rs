@@ -81,6 +81,7 @@ chapters! {
     rows_convolution = "rows/convolution.md";
     ranks_modes = "ranks/modes.md";
     ranks_overlap = "ranks/overlap.md";
+    ranks_paths = "ranks/paths.md";
     ranks_sums = "ranks/sums.md";
     ranks_host = "ranks/host.md";
     rows_quantise = "rows/quantise.md";
