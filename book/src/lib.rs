@@ -87,6 +87,7 @@ chapters! {
     rows_quantise = "rows/quantise.md";
     rows_softmax = "rows/softmax.md";
     rows_long_rows = "rows/long-rows.md";
+    rows_long_rows_speed = "rows/long-rows-speed.md";
     rows_reduce = "rows/reduce.md";
     rows_top_k = "rows/top_k.md";
     appendix_cheat_sheet = "appendix/cheat-sheet.md";
