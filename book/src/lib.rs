@@ -83,11 +83,13 @@ chapters! {
     rows_convolution = "rows/convolution.md";
     ranks_modes = "ranks/modes.md";
     ranks_overlap = "ranks/overlap.md";
+    ranks_paths = "ranks/paths.md";
     ranks_sums = "ranks/sums.md";
     ranks_host = "ranks/host.md";
     rows_quantise = "rows/quantise.md";
     rows_softmax = "rows/softmax.md";
     rows_long_rows = "rows/long-rows.md";
+    rows_long_rows_speed = "rows/long-rows-speed.md";
     rows_reduce = "rows/reduce.md";
     rows_top_k = "rows/top_k.md";
     appendix_cheat_sheet = "appendix/cheat-sheet.md";

@@ -1,4 +1,4 @@
-//! Kernels that run on several devices, and products whose communication runs beside them.
+//! Kernels that wait for each other on several devices, and products whose communication runs beside them.
 //!
 //! Run it with `cargo run -p colex-book --example ranks_overlap`; each line `== .. ==` names a piece of the chapter.
 
@@ -8,10 +8,9 @@ use std::time::Duration;
 use colex_atom::Arch;
 use colex_gpu::gemm::ChunkOrder;
 use colex_gpu::ir::*;
-use colex_gpu::ranks::{LinkSpeeds, RankDevices, RankForecast, RankOptions, RankPath, RankProduct};
-use colex_gpu::ranks::{RankPlan, RankProblem};
+use colex_gpu::ranks::{RankDevices, RankOptions, RankPlan, RankProblem, RankProduct};
 use colex_gpu::sim::{Fault, Ranks, SimOptions};
-use colex_gpu::{Argument, Device, Gemm, Launch, Rates, View, ViewMut};
+use colex_gpu::{Argument, Device, Gemm, Launch, View, ViewMut};
 use colex_sched::{ChunkTimes, Overlap, OverlapPlan};
 use half::bf16;
 
@@ -24,11 +23,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     arrivals()?;
     devices()?;
     reduce()?;
-    forecast()?;
-    apart()?;
     exercise_2()?;
-    exercise_3()?;
-    exercise_4()
+    exercise_3()
 }
 
 // ANCHOR: letter
@@ -281,60 +277,6 @@ fn reduce() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn apart() -> Result<(), Box<dyn Error>> {
-    println!("\n== apart ==");
-    // ANCHOR: apart
-    // Two simulated devices have no access to each other's memory.
-    let devices = [Arch::Sm90a; 2].map(Device::simulator);
-    let ranks = RankDevices::new(&devices)?;
-    let problem = RankProblem {
-        overlap: Overlap::GatherProduct,
-        ranks: 2,
-        m: 32,
-        n: 16,
-        k: 16,
-    };
-    let mut product = RankProduct::<bf16, f32>::new(&ranks, problem, &RankOptions::default())?;
-    product.a(1)?.write(&[bf16::from_f32(2.0); 16 * 16])?;
-    product.b(0)?.write(&[bf16::ONE; 8 * 16])?;
-    product.run()?;
-    product.wait(Duration::from_secs(10))?;
-    // The last row of rank 1, as rank 0 has it.
-    println!("{:?}", &product.c(0)?.download()?[31 * 8..]);
-    println!("{}", product.explain()?.lines().last().unwrap_or_default());
-
-    let peers = RankOptions {
-        path: Some(RankPath::PeerMemory),
-        ..RankOptions::default()
-    };
-    let refused = RankProduct::<bf16, f32>::new(&ranks, problem, &peers);
-    println!("{}", refused.unwrap_err());
-    // ANCHOR_END: apart
-    Ok(())
-}
-
-fn forecast() -> Result<(), Box<dyn Error>> {
-    println!("\n== forecast ==");
-    // ANCHOR: forecast
-    let (links, h200) = (LinkSpeeds::default(), Rates::of(Arch::Sm90a));
-    for (overlap, [m, n, k]) in [
-        (Overlap::GatherProduct, [8192, 57344, 8192]),
-        (Overlap::ProductScatter, [8192, 4096, 14336]),
-    ] {
-        let problem = RankProblem {
-            overlap,
-            ranks: 4,
-            m,
-            n,
-            k,
-        };
-        let forecast = RankForecast::of::<bf16, bf16>(&problem, Arch::Sm90a, h200, &links)?;
-        println!("{problem}: {forecast}");
-    }
-    // ANCHOR_END: forecast
-    Ok(())
-}
-
 /// Exercise 2: an acquire whose scope is one device.
 fn exercise_2() -> Result<(), Box<dyn Error>> {
     println!("\n== exercise_2 ==");
@@ -379,31 +321,12 @@ fn exercise_3() -> Result<(), Box<dyn Error>> {
     for seed in 0..8 {
         match twice(&kernel, seed) {
             Ok(words) => println!("seed {seed}: {words:?}"),
-            Err(fault) => println!("seed {seed}: {:?}: {}", fault.kind(), fault.what()),
+            Err(fault) if [0, 6].contains(&seed) => {
+                println!("seed {seed}: {:?}: {}", fault.kind(), fault.what());
+            }
+            Err(fault) => println!("seed {seed}: {:?}", fault.kind()),
         }
     }
     // ANCHOR_END: exercise_3
-    Ok(())
-}
-
-/// Exercise 4: the same layer with few rows.
-fn exercise_4() -> Result<(), Box<dyn Error>> {
-    println!("\n== exercise_4 ==");
-    // ANCHOR: exercise_4
-    let (links, h200) = (LinkSpeeds::default(), Rates::of(Arch::Sm90a));
-    for m in [8192, 2048, 512, 128] {
-        let problem = RankProblem {
-            overlap: Overlap::ProductScatter,
-            ranks: 4,
-            m,
-            n: 4096,
-            k: 14336,
-        };
-        let forecast = RankForecast::of::<bf16, bf16>(&problem, Arch::Sm90a, h200, &links)?;
-        let time = |path| forecast.microseconds(path).unwrap_or(f64::NAN);
-        let (beside, after) = (time(RankPath::PeerMemory), time(RankPath::OneAfterAnother));
-        println!("{m} rows: {beside:.0} us with overlap, {after:.0} us without");
-    }
-    // ANCHOR_END: exercise_4
     Ok(())
 }
