@@ -76,6 +76,7 @@ chapters! {
     kernel_attention_loop = "kernel/attention-loop.md";
     kernel_attention_plans = "kernel/attention-plans.md";
     kernel_serving = "kernel/serving.md";
+    kernel_serving_plans = "kernel/serving-plans.md";
     rows_introduction = "rows/introduction.md";
     rows_maps = "rows/maps.md";
     rows_convolution = "rows/convolution.md";
