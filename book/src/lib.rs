@@ -71,6 +71,7 @@ chapters! {
     kernel_hopper_library = "kernel/hopper-library.md";
     kernel_plans = "kernel/plans.md";
     kernel_epilogue = "kernel/epilogue.md";
+    kernel_epilogue_beyond = "kernel/epilogue-beyond.md";
     kernel_groups = "kernel/groups.md";
     kernel_attention = "kernel/attention.md";
     kernel_attention_loop = "kernel/attention-loop.md";
