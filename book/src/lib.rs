@@ -73,11 +73,13 @@ chapters! {
     kernel_shapes = "kernel/shapes.md";
     kernel_types = "kernel/types.md";
     kernel_epilogue = "kernel/epilogue.md";
+    kernel_epilogue_beyond = "kernel/epilogue-beyond.md";
     kernel_groups = "kernel/groups.md";
     kernel_attention = "kernel/attention.md";
     kernel_attention_loop = "kernel/attention-loop.md";
     kernel_attention_plans = "kernel/attention-plans.md";
     kernel_serving = "kernel/serving.md";
+    kernel_serving_plans = "kernel/serving-plans.md";
     rows_introduction = "rows/introduction.md";
     rows_maps = "rows/maps.md";
     rows_convolution = "rows/convolution.md";

@@ -11,16 +11,15 @@ use half::f16;
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    decode()?;
+    decode();
     sinks()?;
     sequences()?;
     pages()?;
-    exercise_4();
     Ok(())
 }
 
 /// Shows the plan of a step of serving.
-fn decode() -> Result<(), Box<dyn Error>> {
+fn decode() {
     println!("\n== decode ==");
     // ANCHOR: decode
     // The next word of 64 sequences: 32 heads of Q on 8 of K.
@@ -61,12 +60,6 @@ fn decode() -> Result<(), Box<dyn Error>> {
     println!("{plan}");
     println!("{} KiB of parts", plan.workspace(&long) / 1024);
     // ANCHOR_END: long
-
-    println!("\n== explain ==");
-    // ANCHOR: explain
-    println!("{}", plan.explain(&long, &Device::simulator(Arch::Sm90a)));
-    // ANCHOR_END: explain
-    Ok(())
 }
 
 /// Gives heads a sink.
@@ -176,18 +169,4 @@ fn pages() -> Result<(), Box<dyn Error>> {
     println!("{first:?}");
     // ANCHOR_END: pages
     Ok(())
-}
-
-/// Exercise 4: what the model says of other numbers of parts.
-fn exercise_4() {
-    println!("\n== exercise_4 ==");
-    // ANCHOR: exercise_4
-    let long = AttentionProblem::new(Ty::F16, 1, [32, 8], [1, 131_072], [128, 128]);
-    let operands = AttentionOperands::of(&long, [0; 4]);
-    let plan = AttentionPlan::new(AttentionMethod::Ampere, operands).suited_to(&long, 132);
-    for splits in [8, 16, 32, 33, 64] {
-        let plan = AttentionPlan { splits, ..plan };
-        println!("{splits} parts: {}", plan.cost(&long, 132));
-    }
-    // ANCHOR_END: exercise_4
 }
