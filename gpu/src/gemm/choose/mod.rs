@@ -328,10 +328,10 @@ mod h200 {
     /// Packing a matrix: microseconds, and bytes that it reads and writes in a microsecond. Of matrices whose rows TMA does not load, and
     /// of those of bytes and of wider elements that are packed for their order alone.
     pub(super) const PACK: [f64; 2] = [1.45, 1.16e6];
-    pub(super) const PACK_ORDER: [f64; 2] = [1.9e6, 3.0e6];
+    pub(super) const PACK_ORDER: [[f64; 2]; 2] = [[3.5, 2.1e6], [1.45, 4.0e6]];
     /// Clocks of the warps that transpose tiles: for each step along K, and for each block that a warp transposes. Products of 128 x 256
-    /// tiles took so long on an H200, in tf32 and in s8, with A, B or both transposed (`PERFORMANCE.md`).
-    pub(super) const TRANSPOSE: [f64; 2] = [1000.0, 200.0];
+    /// tiles took so long on an H200, of three shapes in tf32 and in s8 with A, B or both transposed (`PERFORMANCE.md`).
+    pub(super) const TRANSPOSE: [f64; 2] = [1040.0, 230.0];
 }
 
 impl GemmPlan {
@@ -1308,9 +1308,8 @@ pub(crate) fn packing(
             let [(rows, _), (columns, _)] = problem.extents(operand);
             let elements = rows as f64 * columns as f64;
             let bytes = elements * f64::from(operands.ab.bits()) / 4.0;
-            let [fixed, of_rows] = h200::PACK;
-            let rate = match (operands.has_map(operand), operands.ab) {
-                (false, _) => of_rows,
+            let [fixed, rate] = match (operands.has_map(operand), operands.ab) {
+                (false, _) => h200::PACK,
                 (true, Ty::S8) => h200::PACK_ORDER[0],
                 (true, _) => h200::PACK_ORDER[1],
             };
