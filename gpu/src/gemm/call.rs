@@ -35,7 +35,7 @@ use super::groups::call::GroupNumber;
 use super::groups::lists::{self, GivenLists};
 use super::groups::tiles;
 use super::groups::{self, Groups};
-use super::plan::{GemmPlan, Operands, vector};
+use super::plan::{Division, GemmPlan, Operands, vector};
 use super::prepared::{GemmKernel, GemmShape, PreparedGemms, Role, Wish};
 use super::problem::{MOST, check_extent, holds_f32};
 use super::sm90::{WARPGROUP_THREADS, WORKSPACE, counted_along_k, numbers_of_parts};
@@ -2590,7 +2590,11 @@ fn arguments_of_sum(
     epilogue: Option<Vec<Arg<'_>>>,
 ) -> Result<Vec<Argument>, Error> {
     let layout = layout(problem, plan, batch, Operand::C);
-    let sizes = [problem.m, problem.n, counted_along_k(problem, batch.0)].into_iter();
+    let along = match plan.division {
+        Division::SplitK => None,
+        Division::StreamK => Some(counted_along_k(problem, batch.0)),
+    };
+    let sizes = [problem.m, problem.n].into_iter().chain(along);
     let numbers = sizes.chain(batch.0.extents().iter().copied());
     let numbers = numbers.chain(numbers_of_parts(plan, problem, batch.0));
     let mut given = vec![Arg::checked(c, &layout)];

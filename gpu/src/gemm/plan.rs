@@ -125,7 +125,7 @@ impl Operands {
     }
 }
 
-/// What the parts of K are parts of, where clusters divide it.
+/// What the parts of K are parts of, where clusters divide it. A call takes plans of stream-K only where they are given or measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Division {
     /// Each tile that is divided has the same number of parts.
@@ -463,12 +463,12 @@ impl GemmPlan {
         }
     }
 
-    /// The plan of the kernel, which takes any number of parts of K in either way if it takes several. One of plain products waits for the launch
-    /// before it where it can: whether it begins before that has ended is left to its launch.
+    /// The plan of the kernel, which takes any number of parts of K if it takes several: of each tile, or shares of the row, which are
+    /// two kernels. One of plain products waits for the launch before it where it can: whether it begins before that has ended is left to
+    /// its launch.
     pub(crate) fn of_kernel(&self, form: &BatchForm, arch: Arch) -> GemmPlan {
         GemmPlan {
             split: self.split.min(2),
-            division: Division::SplitK,
             undivided: 0,
             early: self.early || form.is_plain() && self.can_begin_early(arch),
             ..*self

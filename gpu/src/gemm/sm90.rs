@@ -271,9 +271,8 @@ impl GemmFamily for Hopper {
     }
 }
 
-/// The numbers by which a launch divides K: the parts, the fewest steps of one by stream-K (0 by split-K), and the tiles that are not
-/// divided.
-pub(crate) fn numbers_of_parts(plan: &GemmPlan, problem: &GemmProblem, batch: &Batch) -> [i64; 3] {
+/// The numbers by which a launch divides K: the parts, and the tiles that are not divided.
+pub(crate) fn numbers_of_parts(plan: &GemmPlan, problem: &GemmProblem, batch: &Batch) -> [i64; 2] {
     let loaded = match batch.convolution() {
         Some(of) => GemmProblem {
             k: of.loaded(plan.tile[2]),
@@ -283,11 +282,7 @@ pub(crate) fn numbers_of_parts(plan: &GemmPlan, problem: &GemmProblem, batch: &B
     };
     let tiles = plan.divided_tiles(problem).max(1);
     let parts = plan.parts_of(tiles, plan.steps_of(&loaded));
-    let least = match plan.division {
-        Division::SplitK => 0,
-        Division::StreamK => LEAST_STEPS,
-    };
-    [parts, least, plan.undivided]
+    [parts, plan.undivided]
 }
 
 /// The channels of a convolution or the K of a product: what a kernel counts.
@@ -766,7 +761,8 @@ fn build(
     };
     let steps = steps(&mut k, plan, &batch, &kk);
     let divided = split.zip(grid.products()).map(|(sum, grid)| {
-        let row = sum.check(&mut k, grid, &steps);
+        let tiles = sum.check(&mut k, grid);
+        let row = sum.row(&mut k, &tiles, &steps);
         Divided { sum, row }
     });
     // Each warpgroup that stores a part of a tile, of all blocks of a cluster.
@@ -968,7 +964,10 @@ impl WarpSpecializedKernel<'_> {
         body: impl Fn(&mut Builder, Item),
     ) {
         if let Some(of) = &self.divided {
-            return self.each_of_parts(k, grid, of, body);
+            return match of.sum.division {
+                Division::SplitK => self.each_of_parts(k, grid, of, body),
+                Division::StreamK => self.each_of_shares(k, grid, of, body),
+            };
         }
         let last = k.within(grid.taken(), 1..MOST_ITEMS);
         let (mut first, mut stride) = (self.first.clone(), self.stride.clone());
@@ -1029,8 +1028,7 @@ impl WarpSpecializedKernel<'_> {
         }
     }
 
-    /// `body` for the whole tiles of this block and its parts of others. A cluster takes whole tiles and parts, or shares, in
-    /// turn; a share has parts of tiles that follow each other.
+    /// `body` for the whole tiles of this block and its parts of others, all of which have the same number of parts.
     fn each_of_parts(
         &self,
         k: &mut Builder,
@@ -1041,8 +1039,48 @@ impl WarpSpecializedKernel<'_> {
         let (tiles, undivided) = (grid.taken(), &sum.undivided);
         let last = k.within(undivided + &row.items, 1..MOST_ITEMS);
         let (first, stride) = (self.first.clone(), self.stride.clone());
-        // Behind the last step of the last block.
-        let end = Index::from(most_steps(self.plan) + self.plan.cluster[2]);
+        let end = self.end();
+        k.for_(first, &last, stride, |k, number| {
+            // The minima state bounds that hold anyway, and that no proof finds.
+            let before = number.min(undivided);
+            let beyond = k.within(number - &before, 0..MOST_ITEMS);
+            let place = sum.place(&beyond);
+            let tile = (before + &place / &sum.parts).min(&(&tiles - 1));
+            // A whole tile has the part 0, which begins at step 0.
+            let part = &place % &sum.parts;
+            let begin = formula::share_begin(part.clone(), row.each.clone(), row.more.clone());
+            let of_part = &row.each + Index::select_less(&part, &row.more, &1.into(), &0.into());
+            let steps = Index::select_less(number, undivided, &row.steps, &of_part);
+            let start = self.start(&begin, &steps).min(&(end.clone() - &steps));
+            let (at, product) = self::place(k, self.plan, grid, (&tile, &self.rank));
+            let item = Item {
+                at,
+                product,
+                rows: None,
+                columns: None,
+                is_whole: k.less(number, undivided),
+                part: place,
+                start,
+                steps,
+                is_followed: Cond::Known(false),
+            };
+            body(k, item);
+        });
+    }
+
+    /// `body` for the whole tiles of this block and the parts of others in its shares. A cluster takes whole tiles and shares in
+    /// turn; a share has parts of tiles that follow each other.
+    fn each_of_shares(
+        &self,
+        k: &mut Builder,
+        grid: &BatchTiles,
+        Divided { sum, row }: &Divided,
+        body: impl Fn(&mut Builder, Item),
+    ) {
+        let (tiles, undivided) = (grid.taken(), &sum.undivided);
+        let last = k.within(undivided + &row.items, 1..MOST_ITEMS);
+        let (first, stride) = (self.first.clone(), self.stride.clone());
+        let end = self.end();
         k.for_(first, &last, stride, |k, number| {
             // The minima and maxima state bounds that hold anyway, and that no proof finds.
             let whole = larger(&number.min(&(&tiles - 1)), &0.into());
@@ -1054,41 +1092,21 @@ impl WarpSpecializedKernel<'_> {
             k.if_(Builder::not(is_whole), |k| {
                 let item = k.within(number - &number.min(undivided), 0..MOST_ITEMS);
                 let item = item.min(&row.items);
-                let share = |k: &mut Builder, share: Index| {
+                let cut = |k: &mut Builder, share: Index| {
                     let (each, more) = (row.each.clone(), row.more.clone());
-                    let begin = formula::share_begin(share, each, more);
-                    k.within(begin.min(&MOST_STEPS.into()), 0..MOST_STEPS + 1)
+                    let at = formula::share_begin(share, each, more);
+                    let at = k.within(at.min(&MOST_STEPS.into()), 0..MOST_STEPS + 1);
+                    let steps = row.steps.clone();
+                    let [tile, step] = formula::share_cut(at, steps, LEAST_STEPS.into());
+                    let at = (&tile * &row.steps + &step).min(&MOST_STEPS.into());
+                    (tile, step, at)
                 };
-                k.if_else(
-                    row.crosses,
-                    |k| {
-                        let cut = |k: &mut Builder, number: Index| {
-                            let at = share(k, number);
-                            let (steps, least) = (row.steps.clone(), sum.least.clone());
-                            let [tile, step] = formula::share_cut(at, steps, least);
-                            let at = (&tile * &row.steps + &step).min(&MOST_STEPS.into());
-                            (tile, step, at)
-                        };
-                        let (of_row, step, from) = cut(k, item.clone());
-                        let (_, _, to) = cut(k, &item + 1);
-                        k.set(&place, (&item + &of_row).min(&(MOST_ITEMS - 1).into()));
-                        k.set(&tile, (undivided + of_row).min(&(MOST_ITEMS - 1).into()));
-                        k.set(&begin, step);
-                        k.set(&left, larger(&(to - from), &0.into()));
-                    },
-                    |k| {
-                        let part = &item % &sum.parts;
-                        let from = share(k, part.clone());
-                        let more = Index::select_less(&part, &row.more, &1.into(), &0.into());
-                        k.set(
-                            &tile,
-                            (undivided + &item / &sum.parts).min(&(MOST_ITEMS - 1).into()),
-                        );
-                        k.set(&begin, from);
-                        k.set(&left, (&row.each + more).min(&MOST_STEPS.into()));
-                        k.set(&place, &item);
-                    },
-                );
+                let (of_row, step, from) = cut(k, item.clone());
+                let (_, _, to) = cut(k, &item + 1);
+                k.set(&place, (&item + &of_row).min(&(MOST_ITEMS - 1).into()));
+                k.set(&tile, (undivided + of_row).min(&(MOST_ITEMS - 1).into()));
+                k.set(&begin, step);
+                k.set(&left, larger(&(to - from), &0.into()));
             });
             k.loop_(|k| {
                 let now = k.get(&left);
@@ -1120,6 +1138,11 @@ impl WarpSpecializedKernel<'_> {
                 k.set(&place, next.min(&(MOST_ITEMS - 1).into()));
             });
         });
+    }
+
+    /// Behind the last step of the last block of a cluster.
+    fn end(&self) -> Index {
+        Index::from(most_steps(self.plan) + self.plan.cluster[2])
     }
 
     /// The copies of the factors by the threads of the producer, if they load.

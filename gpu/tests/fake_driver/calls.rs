@@ -9,7 +9,7 @@ use colex_gpu::attention::{Attention, AttentionMethod, AttentionPlan};
 use colex_gpu::cuda::RawStream;
 use colex_gpu::cuda::cudarc::driver::{CudaContext, CudaStream, result, sys};
 use colex_gpu::ir::{Kernel, KernelBuilder, Special, Type};
-use colex_gpu::kernels::gemm::{Autotune, Epilogue, GemmMethod, GemmPlan, Operands};
+use colex_gpu::kernels::gemm::{Autotune, Division, Epilogue, GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{
     Compute, CopyCall, CopyMethod, Gemm, GemmElement, GemmProblem, Major, Operand, View, ViewMut,
 };
@@ -1101,6 +1101,47 @@ fn law_after_load_plans_no_number_of_rows_loads_a_kernel() {
     let said = said(name, "whole", act);
     println!("{said}");
     assert!(said.starts_with("law load_plans: "), "{said}");
+}
+
+/// Split-K and stream-K of one tile have kernels of their own. They take any number of parts or shares, so another number loads
+/// nothing.
+#[test]
+fn each_division_of_k_has_its_kernels() {
+    let act = || {
+        let device = device();
+        let (a, b, c) = (buffer(&device), buffer(&device), buffer::<bf16>(&device));
+        let problem = GemmProblem::new(64, 64, 2048);
+        let load = |split: i64, division: Division| {
+            let gemm = on::<bf16, bf16>(problem, [&a, &b], &c).unwrap();
+            let prepare = || {
+                gemm.prepare_with(|operands, _| {
+                    Ok(GemmPlan {
+                        tile: [64, 32, 64],
+                        warps: [1, 1],
+                        cluster: [1; 3],
+                        split,
+                        division,
+                        ..GemmPlan::new(GemmMethod::Hopper, operands)
+                    })
+                })?;
+                Ok(())
+            };
+            loads(&counted(&device, prepare).unwrap()) > 0
+        };
+        use Division::{SplitK, StreamK};
+        let each = [
+            (2, SplitK),
+            (5, SplitK),
+            (3, StreamK),
+            (7, StreamK),
+            (3, SplitK),
+        ];
+        format!("{:?}", each.map(|(split, division)| load(split, division)))
+    };
+    assert_eq!(
+        said("calls::each_division_of_k_has_its_kernels", "whole", act),
+        "[true, false, true, false, false]"
+    );
 }
 
 /// The kernels that `load_plans` loads are those of the least aligned matrix of a list, and the call loads no other.

@@ -17,7 +17,7 @@ use colex_gpu::elementwise::{
     ElementwisePlan, Gather, Map, MapExpression, Pairing, Rotary, RotaryCall,
 };
 use colex_gpu::gemm::{ChunkOrder, Convolution, Epilogue};
-use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
+use colex_gpu::kernels::gemm::{Division, GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{Compute, CopyMethod, CopyPlan, Gemm, LoopNest, Major};
 use colex_gpu::quantise::Quantise;
 use colex_gpu::ranks::RankDevices;
@@ -709,6 +709,16 @@ fn products() -> Result<Vec<Sample>, Error> {
         [plan].into_iter().chain(plan.early.then_some(late))
     };
     for plan in plans.flat_map(in_order) {
+        all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, 255));
+        let sum = plan.build_sum(Arch::Sm90a)?;
+        all.extend(sum.map(|sum| Sample::new(sum.kernel, 96)));
+    }
+    let in_parts = listed_plans(Ty::Bf16, 8).into_iter();
+    let by_stream_k = in_parts.filter(|plan| plan.split > 1).map(|plan| GemmPlan {
+        division: Division::StreamK,
+        ..plan
+    });
+    for plan in by_stream_k {
         all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, 255));
         let sum = plan.build_sum(Arch::Sm90a)?;
         all.extend(sum.map(|sum| Sample::new(sum.kernel, 96)));

@@ -685,7 +685,7 @@ fn parts_of_k_of_tf32_and_bytes_are_summed() {
 }
 
 /// `wgmma` takes tf32 and bytes along K only: tiles of another order are transposed in shared memory, or a copy packs the operand
-/// where that is asked for, or where the model says that it is faster, as for B of a large product of bytes.
+/// where that is asked for, or where the model says that it is faster, as for A of a large product of tf32 and for B of one of bytes.
 #[test]
 fn other_orders_of_tf32_and_bytes_are_transposed_or_packed() {
     let device = Device::simulator(Arch::Sm90a);
@@ -717,7 +717,7 @@ fn other_orders_of_tf32_and_bytes_are_transposed_or_packed() {
     };
     let (large, small) = ([4096, 4096, 4096], [64, 64, 64]);
     for (shape, packed) in [(large, 1), (small, 0)] {
-        assert_eq!(of_f32(shape, None), (GemmMethod::Hopper, 0));
+        assert_eq!(of_f32(shape, None), (GemmMethod::Hopper, packed));
         assert_eq!(of_i8(shape, None), (GemmMethod::Hopper, packed));
         for packs in [false, true] {
             let expected = (GemmMethod::Hopper, usize::from(packs));

@@ -282,7 +282,7 @@ mod h200 {
     pub(super) const SPLIT: [f64; 3] = [1.29, 0.0181, 2.17e6];
     /// The part of a product's time that the model adds where shares cross the borders of tiles: clusters that compute other parts of K at
     /// one time share less of the second-level cache. Of eight such plans on an H200, none was the fastest of its shape, and the model said
-    /// 0.85 to 1.05 of the times of three. A choice takes such a plan for a clear gain alone.
+    /// 0.85 to 1.05 of the times of three.
     pub(super) const ACROSS_TILES: f64 = 0.05;
     /// Clocks of an epilogue, and for each element that a block stores: by TMA, and by threads in pairs and one by one.
     pub(super) const EPILOGUE: [f64; 4] = [164.0, 0.0541, 0.4, 0.993];
@@ -328,10 +328,10 @@ mod h200 {
     /// Packing a matrix: microseconds, and bytes that it reads and writes in a microsecond. Of matrices whose rows TMA does not load, and
     /// of those of bytes and of wider elements that are packed for their order alone.
     pub(super) const PACK: [f64; 2] = [1.45, 1.16e6];
-    pub(super) const PACK_ORDER: [f64; 2] = [1.9e6, 3.0e6];
+    pub(super) const PACK_ORDER: [[f64; 2]; 2] = [[3.5, 2.1e6], [1.45, 4.0e6]];
     /// Clocks of the warps that transpose tiles: for each step along K, and for each block that a warp transposes. Products of 128 x 256
-    /// tiles took so long on an H200, in tf32 and in s8, with A, B or both transposed (`PERFORMANCE.md`).
-    pub(super) const TRANSPOSE: [f64; 2] = [1000.0, 200.0];
+    /// tiles took so long on an H200, of three shapes in tf32 and in s8 with A, B or both transposed (`PERFORMANCE.md`).
+    pub(super) const TRANSPOSE: [f64; 2] = [1040.0, 230.0];
 }
 
 impl GemmPlan {
@@ -780,6 +780,12 @@ impl GemmPlan {
         (steps / 2).min(MOST_SPLIT)
     }
 
+    /// Whether a call takes the plan only where it is given or measured. Stream-K has kernels of its own, and of eight such plans on an
+    /// H200, none was the fastest of its shape: a call that chooses by the model takes none, and no server loads their kernels.
+    pub(crate) fn is_only_measured(&self) -> bool {
+        self.division == Division::StreamK
+    }
+
     /// The plan with the parts of K that suit a problem, if it takes several; itself if it takes one.
     /// With `whole`, also the plan that divides no tile: its kernel takes K whole too.
     pub(crate) fn in_parts(
@@ -857,8 +863,9 @@ impl GemmPlan {
         !list.contains(&whole)
     }
 
-    /// Returns the plans that a call chooses among for a problem: the [`candidates`](Self::candidates) with the parts of K
-    /// that suit the problem and the device. The one that the model says is the fastest comes first.
+    /// Returns the plans that suit a problem and a device: the [`candidates`](Self::candidates) with parts of K, and with shares by
+    /// [stream-K](Division::StreamK). The one that a call takes by itself comes first: the fastest by the model of those that are not
+    /// by stream-K. The others follow by their time in the model.
     ///
     /// ```
     /// use colex_atom::{Arch, Ty};
@@ -1085,7 +1092,7 @@ fn timed(
         .collect()
 }
 
-/// The plans for a problem with their microseconds, the fastest first.
+/// The plans for a problem with their microseconds, the fastest first, but behind the one that a call takes by itself.
 fn ranked(
     problem: &GemmProblem,
     operands: Operands,
@@ -1094,11 +1101,16 @@ fn ranked(
 ) -> Vec<(f64, GemmPlan)> {
     let mut all = timed(problem, operands, arch, machine);
     all.sort_by(|x, y| x.0.total_cmp(&y.0));
+    let taken = all.iter().position(|(_, plan)| !plan.is_only_measured());
+    if let Some(taken) = taken {
+        all[..=taken].rotate_right(1);
+    }
     all
 }
 
-/// The fastest of the plans that `is_wanted` takes, with its microseconds; of several, the first of the list. The model is asked for
-/// those alone whose [bound](Least) is not above the time of another.
+/// The fastest of the plans that `is_wanted` takes, with its microseconds; of several, the first of the list. Those that are [only
+/// measured](GemmPlan::is_only_measured) are none of them. The model is asked for those alone whose [bound](Least) is not above the time
+/// of another.
 fn fastest(
     problem: &GemmProblem,
     operands: Operands,
@@ -1125,7 +1137,7 @@ fn fastest(
             let plan = division.of(&kept.plan);
             let parts = match place {
                 ALL_WHOLE => PartsOfK::Whole,
-                BY_STREAM_K => PartsOfK::Any,
+                BY_STREAM_K => continue,
                 _ => PartsOfK::Some {
                     split: plan.split,
                     has_whole: plan.undivided > 0,
@@ -1296,9 +1308,8 @@ pub(crate) fn packing(
             let [(rows, _), (columns, _)] = problem.extents(operand);
             let elements = rows as f64 * columns as f64;
             let bytes = elements * f64::from(operands.ab.bits()) / 4.0;
-            let [fixed, of_rows] = h200::PACK;
-            let rate = match (operands.has_map(operand), operands.ab) {
-                (false, _) => of_rows,
+            let [fixed, rate] = match (operands.has_map(operand), operands.ab) {
+                (false, _) => h200::PACK,
                 (true, Ty::S8) => h200::PACK_ORDER[0],
                 (true, _) => h200::PACK_ORDER[1],
             };
@@ -1360,6 +1371,9 @@ impl GemmPlan {
         for plan in all.iter().filter(is_other).take(5) {
             let cost = plan.cost(&possible, machine);
             said += &format!("\n  {plan}: {cost}");
+            if plan.is_only_measured() {
+                said += " (a call takes it where it is given or measured)";
+            }
         }
         said
     }
@@ -1421,7 +1435,13 @@ mod tests {
                 let form = BatchForm::default();
                 let of_kernel = plan.of_kernel(&form, Arch::Sm90a);
                 assert_eq!(of_kernel, late.of_kernel(&form, Arch::Sm90a));
-                assert!(kept.contains(&of_kernel), "{plan}");
+                // By stream-K, a row has a second kernel.
+                assert_eq!(of_kernel.division, plan.division, "{plan}");
+                let of_parts = GemmPlan {
+                    division: Division::SplitK,
+                    ..of_kernel
+                };
+                assert!(kept.contains(&of_parts), "{plan}");
                 found[if plan.early {
                     0
                 } else {
@@ -1624,12 +1644,16 @@ mod tests {
                 &is_invariant(&problem, operands, arch, machine),
             ];
             for is_wanted in wishes {
-                let wanted = all.iter().filter(|(_, plan)| is_wanted(plan));
+                let is_taken =
+                    |plan: &GemmPlan| plan.division == Division::SplitK && is_wanted(plan);
+                let wanted = all.iter().filter(|(_, plan)| is_taken(plan));
                 let slow = wanted.min_by(|x, y| x.0.total_cmp(&y.0));
                 let fast = fastest(&problem, operands, arch, machine, is_wanted);
                 assert_eq!(Some(&fast), slow, "{problem}, {operands:?}, {machine:?}");
             }
-            let best = fastest(&problem, operands, arch, machine, |_| true).0;
+            let (best, plan) = fastest(&problem, operands, arch, machine, |_| true);
+            let first = ranked(&problem, operands, arch, machine)[0];
+            assert_eq!(first, (best, plan), "{problem}");
             for kept in listed(operands, arch).iter() {
                 let of_all = kept.least_time(&problem, machine);
                 left_out += usize::from(of_all > best);
@@ -1686,6 +1710,7 @@ mod tests {
             let fast = || choose(&problem, operands, Arch::Sm90a, h200());
             let all = || {
                 let all = every(&list, &problem, Arch::Sm90a, h200()).into_iter();
+                let all = all.filter(|(_, plan)| plan.division == Division::SplitK);
                 let best = all.min_by(|x, y| x.0.total_cmp(&y.0));
                 best.expect("a list has plans").1
             };

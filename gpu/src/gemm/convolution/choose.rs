@@ -80,6 +80,7 @@ fn fastest(
     let plans = list
         .iter()
         .flat_map(|plan| plan.in_parts(&loaded(plan), machine, plan.is_alone_whole(&list)));
+    let plans = plans.filter(|plan| !plan.is_only_measured());
     let plans = plans.filter(|plan| step.is_none_or(|step| plan.tile[2] == step));
     let divides = |plan: &GemmPlan| plan.divided_tiles(problem) > 0;
     let wanted = plans.filter(|plan| is_wanted(wish, plan, divides(plan)));

@@ -3,10 +3,13 @@
 //! The kernel of the product writes the accumulators of each part of K to the workspace. A second kernel adds them in the
 //! order of the parts, so that the result is the same in every run, and stores C with all multiprocessors. It may begin
 //! early, before the first kernel has ended: then it waits for that end before its first access to memory.
+//!
+//! Split-K and stream-K have kernels of their own: the parts of a tile are found by one multiplication where every tile has as
+//! many, and by divisions where shares cross the borders of tiles.
 
 use colex_atom::Arch;
 use colex_ir::{Access, Address, BinaryOp, KernelBuilder, Reg, Space, Type};
-use colex_tensor::{Builder, Cond, Error, Fragment, Index, TensorKernel};
+use colex_tensor::{Builder, Error, Fragment, Index, TensorKernel};
 use colex_tiled::Operand;
 
 use super::convert::sum_register;
@@ -14,9 +17,9 @@ use super::direct::Direct;
 use super::terms::KernelEpilogue;
 use crate::gemm::batch::{BatchForm, BatchTiles};
 use crate::gemm::groups::tiles::larger;
-use crate::gemm::plan::{GemmPlan, LEAST_STEPS};
+use crate::gemm::plan::{Division, GemmPlan, LEAST_STEPS};
 use crate::gemm::problem::MOST_EXTENT;
-use crate::gemm::sm90::{self, MOST_SHARES, MOST_STEPS, WARPGROUP_THREADS};
+use crate::gemm::sm90::{self, MOST_SHARES, MOST_SPLIT, MOST_STEPS, WARPGROUP_THREADS};
 use colex_sched::formula::{self, MOST_PLACES};
 
 /// The number of accumulators that a thread writes and reads at once.
@@ -36,12 +39,8 @@ const MOST_PARTS: i64 = 1 << 24;
 
 /// How the steps along K of the tiles that are divided are shared.
 pub(crate) struct StepRow {
-    /// The number of these tiles.
-    pub(crate) tiles: Index,
     /// The parts of all tiles, or the shares.
     pub(crate) items: Index,
-    /// Whether shares cross the borders of tiles.
-    pub(crate) crosses: Cond,
     /// The steps of a part of a tile, or of a share of the row, and the first ones that have one more.
     pub(crate) each: Index,
     pub(crate) more: Index,
@@ -52,10 +51,10 @@ pub(crate) struct StepRow {
 /// The accumulators in the workspace: those of each part of each block's tile, vector by vector.
 pub(crate) struct SplitSum {
     workspace: Reg,
+    /// What the parts are parts of: each tile, or the row of the steps of all.
+    pub(crate) division: Division,
     /// The number of parts of a tile, or of shares of all.
     pub(crate) parts: Index,
-    /// Where K is divided by stream-K: the fewest steps of a part, else 0.
-    pub(crate) least: Index,
     /// The number of the clusters' tiles whose K is not divided: the first of the order.
     pub(crate) undivided: Index,
     /// The blocks of a cluster.
@@ -75,9 +74,13 @@ impl SplitSum {
     pub(crate) fn new(k: &mut Builder, plan: &GemmPlan) -> SplitSum {
         let stored = plan.stored();
         let [m, n, _] = stored.tile;
+        let most = match plan.division {
+            Division::SplitK => MOST_SPLIT,
+            Division::StreamK => MOST_SHARES,
+        };
         SplitSum {
-            parts: k.index_argument("parts", 1..MOST_SHARES + 1),
-            least: k.index_argument("least", 0..LEAST_STEPS + 1),
+            division: plan.division,
+            parts: k.index_argument("parts", 1..most + 1),
             undivided: k.index_argument("undivided", 0..MOST_PLACES),
             workspace: k.scalar_argument("workspace", Type::U64),
             blocks: i64::from(sm90::blocks(plan)),
@@ -88,29 +91,30 @@ impl SplitSum {
         }
     }
 
-    /// Checks that the tiles that are divided are some of the grid's, that the workspace has room for their parts, and that every part
-    /// has steps of `steps` for each tile.
-    pub(crate) fn check(&self, k: &mut Builder, grid: &BatchTiles, steps: &Index) -> StepRow {
+    /// Checks that the tiles that are divided are some of the grid's, and that the workspace has room for their parts. Returns
+    /// their number.
+    pub(crate) fn check(&self, k: &mut Builder, grid: &BatchTiles) -> Index {
         let tiles = k.within(grid.size() - &self.undivided, 0..MOST_PARTS);
-        let crosses = k.less(&0.into(), &self.least);
-        let choose = |split: &Index, stream: &Index| {
-            Index::select_less(&0.into(), &self.least, stream, split)
+        let places = match self.division {
+            Division::SplitK => &tiles * &self.parts,
+            Division::StreamK => &tiles + &self.parts,
         };
-        let places = choose(&(&tiles * &self.parts), &(&tiles + &self.parts));
         k.within(places * self.blocks, 0..MOST_PARTS + 1);
-        let some = larger(&tiles, &1.into());
-        let steps_of_all = choose(steps, &(some * steps));
-        let steps_of_all = k.within(steps_of_all, 1..MOST_STEPS + 1);
-        let each = k.within(&steps_of_all / &self.parts, 1..MOST_STEPS + 1);
-        let more = &steps_of_all % &self.parts;
-        let all = &tiles * &self.parts;
-        let items = choose(&all, &all.min(&self.parts));
+        tiles
+    }
+
+    /// Shares `steps` for each of the tiles that are divided. Checks that every part has steps.
+    pub(crate) fn row(&self, k: &mut Builder, tiles: &Index, steps: &Index) -> StepRow {
+        let all = tiles * &self.parts;
+        let (of_all, items) = match self.division {
+            Division::SplitK => (steps.clone(), all),
+            Division::StreamK => (larger(tiles, &1.into()) * steps, all.min(&self.parts)),
+        };
+        let of_all = k.within(of_all, 1..MOST_STEPS + 1);
         StepRow {
-            tiles,
             items: k.within(items, 0..MOST_PARTS + 1),
-            crosses,
-            each,
-            more,
+            each: k.within(&of_all / &self.parts, 1..MOST_STEPS + 1),
+            more: of_all % &self.parts,
             steps: steps.clone(),
         }
     }
@@ -121,27 +125,16 @@ impl SplitSum {
         number.min(&(MOST_PARTS / self.blocks - 1).into())
     }
 
-    /// The place of the first part of a tile among those that are divided, and the number of its parts.
-    fn parts_of(&self, k: &mut Builder, row: &StepRow, tile: &Index) -> [Index; 2] {
-        let place = k.var(0, 0..MOST_PARTS + 1);
-        let parts = k.var(&self.parts, 0..MOST_SHARES + 1);
-        k.if_else(
-            row.crosses,
-            |k| {
-                let least = larger(&self.least.min(&row.steps), &1.into());
-                let shares = [row.each.clone(), row.more.clone()];
-                let steps = row.steps.clone();
-                let [first, last] = formula::share_peers(tile.clone(), steps, least, shares);
-                // Bounds that hold anyway, and that no proof finds.
-                let bounded =
-                    |share: &Index| larger(share, &0.into()).min(&(MOST_SHARES - 1).into());
-                let [first, last] = [&first, &last].map(bounded);
-                k.set(&place, (&first + tile).min(&MOST_PARTS.into()));
-                k.set(&parts, larger(&(last - first + 1), &0.into()));
-            },
-            |k| k.set(&place, (tile * &self.parts).min(&MOST_PARTS.into())),
-        );
-        [k.get(&place), k.get(&parts)]
+    /// The place of the first part of a tile among those that are divided by stream-K, and the number of its parts.
+    fn parts_of(&self, row: &StepRow, tile: &Index) -> [Index; 2] {
+        let least = row.steps.min(&LEAST_STEPS.into());
+        let shares = [row.each.clone(), row.more.clone()];
+        let [first, last] = formula::share_peers(tile.clone(), row.steps.clone(), least, shares);
+        // Bounds that hold anyway, and that no proof finds.
+        let bounded = |share: &Index| larger(share, &0.into()).min(&(MOST_SHARES - 1).into());
+        let [first, last] = [&first, &last].map(bounded);
+        let place = (&first + tile).min(&MOST_PARTS.into());
+        [place, larger(&(last - first + 1), &0.into())]
     }
 
     /// The address of a thread's first vector of the first right factor in the place of a part and a block's rank.
@@ -250,8 +243,8 @@ pub(crate) fn blocks(plan: &GemmPlan, tiles: i64) -> i64 {
     tiles * i64::from(sm90::blocks(plan)) * (m / ROWS) * (n / COLUMNS)
 }
 
-/// The kernel that adds the parts of K. The launch takes C, M, N, K, the parts, the fewest steps of one by stream-K, the tiles that are
-/// not divided, the workspace and what the epilogue reads. A tile of one part is stored by the kernel of the product.
+/// The kernel that adds the parts of K. The launch takes C, M, N, by stream-K also K, the parts, the tiles that are not divided, the
+/// workspace and what the epilogue reads. A tile that one share has whole is stored by the kernel of the product.
 pub(crate) fn build(
     plan: &GemmPlan,
     batch: BatchForm,
@@ -276,7 +269,9 @@ pub(crate) fn build(
     let direct = Direct::new(&slice, &mma)?;
     let c = batch.layout(&slice, Operand::C);
     let c = k.tensor("C", slice.operands.c, &c);
-    let [m, n, kk] = ["m", "n", "k"].map(|name| k.index_argument(name, 1..MOST_EXTENT + 1));
+    let mut extent = |name: &str| k.index_argument(name, 1..MOST_EXTENT + 1);
+    let [m, n] = ["m", "n"].map(&mut extent);
+    let along = (plan.division == Division::StreamK).then(|| extent("k"));
     let products = batch.arguments(&mut k);
     let sum = SplitSum::new(&mut k, plan);
     let terms = epilogue.declare(&mut k);
@@ -285,14 +280,23 @@ pub(crate) fn build(
 
     let [rows, columns] = [stored.tile[0] / ROWS, stored.tile[1] / COLUMNS];
     let grid = sm90::clusters(&mut k, plan, [&m, &n], &products);
-    let steps = sm90::steps(&mut k, plan, &batch, &kk);
-    let row_of_steps = sum.check(&mut k, &grid, &steps);
+    let divided = sum.check(&mut k, &grid);
+    let shares = along.map(|along| {
+        let steps = sm90::steps(&mut k, plan, &batch, &along);
+        sum.row(&mut k, &divided, &steps)
+    });
     let number = k.block_index(0);
     let (column, number) = (&number % columns, number / columns);
     let (row, number) = (&number % rows, number / rows);
     let rank = &number % sum.blocks;
-    let tile = (number / sum.blocks).min(&row_of_steps.tiles);
-    let [first, parts] = sum.parts_of(&mut k, &row_of_steps, &tile);
+    let tile = (number / sum.blocks).min(&divided);
+    let [first, parts] = match &shares {
+        None => [
+            k.within(&tile * &sum.parts, 0..MOST_PARTS + 1),
+            sum.parts.clone(),
+        ],
+        Some(row) => sum.parts_of(row, &tile),
+    };
     let tile = (&sum.undivided + tile).min(&(grid.size() - 1));
     let (at, product) = sm90::place(&mut k, plan, &grid, (&tile, &rank));
     let (c, terms) = (c.fixed_behind(&product), terms.of_product(&product));
@@ -310,16 +314,22 @@ pub(crate) fn build(
     if plan.early {
         sm90::begin_early(&mut k);
     }
-    let is_divided = k.less(&1.into(), &parts);
-    k.if_(is_divided, |k| {
+    let store = |k: &mut Builder| {
         let mut total = Vec::new();
         for factor in 0..plan.operands.right_factors() as usize {
             let own = k.fragment_of(&mma, Operand::C, (ROWS, COLUMNS));
             sum.total(k, &own, (factor, first), &parts);
             total.push(own);
         }
-        let at = [tile_m * rows + row, tile_n * columns + column];
+        let at = [tile_m * rows + &row, tile_n * columns + &column];
         direct.store(k, &slice, &total, (&c, &at), &thread, &terms);
-    });
+    };
+    match shares {
+        None => store(&mut k),
+        Some(_) => {
+            let is_divided = k.less(&1.into(), &parts);
+            k.if_(is_divided, store);
+        }
+    }
     k.finish()
 }

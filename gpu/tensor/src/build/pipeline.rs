@@ -1111,6 +1111,26 @@ impl Builder {
         Ok(())
     }
 
+    /// The next stage of a participant, for which `wait` waits; an inert one where something fails.
+    fn awaited_stage(
+        &mut self,
+        of: &Participant,
+        words: &'static Words,
+        at: CallSite,
+        wait: impl FnOnce(&mut Builder, &Stage) -> Result<(), ErrorKind>,
+    ) -> Stage {
+        self.attempt(
+            at,
+            |k| k.inert_stage(words, at),
+            |k| {
+                k.work(of, words.open, at)?;
+                let stage = k.open_stage(of, at)?;
+                wait(k, &stage)?;
+                Ok(stage)
+            },
+        )
+    }
+
     /// Opens a stage: the next one of the participant.
     fn open_stage(&mut self, of: &Participant, at: CallSite) -> Result<Stage, ErrorKind> {
         let words = self.pipelines.members[of.number].words;
@@ -1376,25 +1396,19 @@ impl Producer {
     pub fn acquire(&self, k: &mut Builder) -> Stage {
         let at = Location::caller();
         let of = &self.0;
-        k.attempt(
-            at,
-            |k| k.inert_stage(&PRODUCER, at),
-            |k| {
-                k.work(of, "acquire", at)?;
-                let stage = k.open_stage(of, at)?;
-                match (&of.ring, &of.state) {
-                    (Ring::Barriers(ring, fill), State::Phase(_, parity)) => {
-                        let parity = k.get(parity);
-                        k.wait(&ring.empty.at(&stage.index), &parity);
-                        if let (Fill::Bytes(bytes), Some(full)) = (fill, &stage.barrier) {
-                            k.arrive_expect(full, *bytes);
-                        }
+        k.awaited_stage(of, &PRODUCER, at, |k, stage| {
+            match (&of.ring, &of.state) {
+                (Ring::Barriers(ring, fill), State::Phase(_, parity)) => {
+                    let parity = k.get(parity);
+                    k.wait(&ring.empty.at(&stage.index), &parity);
+                    if let (Fill::Bytes(bytes), Some(full)) = (fill, &stage.barrier) {
+                        k.arrive_expect(full, *bytes);
                     }
-                    (ring, _) => k.room(ring.number(), at)?,
                 }
-                Ok(stage)
-            },
-        )
+                (ring, _) => k.room(ring.number(), at)?,
+            }
+            Ok(())
+        })
     }
 
     /// Hands the stage to the consumers and advances to the next one.
@@ -1605,21 +1619,14 @@ impl Relay {
     /// [`Builder::start_pipelines`].
     #[track_caller]
     pub fn wait(&self, k: &mut Builder) -> Stage {
-        let at = Location::caller();
         let of = &self.0;
-        k.attempt(
-            at,
-            |k| k.inert_stage(&RELAY, at),
-            |k| {
-                k.work(of, "wait", at)?;
-                let stage = k.open_stage(of, at)?;
-                if let (Ring::Barriers(ring, _), State::Phase(_, parity)) = (&of.ring, &of.state) {
-                    let parity = k.get(parity);
-                    k.wait(&ring.full.at(&stage.index), &parity);
-                }
-                Ok(stage)
-            },
-        )
+        k.awaited_stage(of, &RELAY, Location::caller(), |k, stage| {
+            if let (Ring::Barriers(ring, _), State::Phase(_, parity)) = (&of.ring, &of.state) {
+                let parity = k.get(parity);
+                k.wait(&ring.full.at(&stage.index), &parity);
+            }
+            Ok(())
+        })
     }
 
     /// Hands the stage to the consumers, and goes on to the next one: the thread has changed what it changes. Consumers that
@@ -1689,38 +1696,31 @@ impl Consumer {
     #[doc(alias = "consumer_wait")]
     #[track_caller]
     pub fn wait(&self, k: &mut Builder) -> Stage {
-        let at = Location::caller();
         let of = &self.of;
-        k.attempt(
-            at,
-            |k| k.inert_stage(&CONSUMER, at),
-            |k| {
-                k.work(of, "wait", at)?;
-                let stage = k.open_stage(of, at)?;
-                match (&of.ring, &of.state) {
-                    (Ring::Barriers(ring, _), State::Phase(_, parity)) => {
-                        let parity = k.get(parity);
-                        let passed = ring.passed.as_ref().map(|(passed, _)| passed);
-                        let barrier = passed.unwrap_or(&ring.full).at(&stage.index);
-                        k.wait(&barrier, &parity);
-                    }
-                    _ => {
-                        let groups = k.pipelines.rings[of.ring.number()].groups.as_mut();
-                        let groups = groups.expect("invariant: a ring of groups has counts");
-                        if groups.now.filled < 1 {
-                            let why = "no stage is on its way: `commit` one first";
-                            return Err(ErrorKind::operands("wait", why));
-                        }
-                        groups.now.filled -= 1;
-                        groups.now.held += 1;
-                        let pending = groups.now.filled as u32;
-                        k.cp_async_wait(pending);
-                        k.sync();
-                    }
+        k.awaited_stage(of, &CONSUMER, Location::caller(), |k, stage| {
+            match (&of.ring, &of.state) {
+                (Ring::Barriers(ring, _), State::Phase(_, parity)) => {
+                    let parity = k.get(parity);
+                    let passed = ring.passed.as_ref().map(|(passed, _)| passed);
+                    let barrier = passed.unwrap_or(&ring.full).at(&stage.index);
+                    k.wait(&barrier, &parity);
                 }
-                Ok(stage)
-            },
-        )
+                _ => {
+                    let groups = k.pipelines.rings[of.ring.number()].groups.as_mut();
+                    let groups = groups.expect("invariant: a ring of groups has counts");
+                    if groups.now.filled < 1 {
+                        let why = "no stage is on its way: `commit` one first";
+                        return Err(ErrorKind::operands("wait", why));
+                    }
+                    groups.now.filled -= 1;
+                    groups.now.held += 1;
+                    let pending = groups.now.filled as u32;
+                    k.cp_async_wait(pending);
+                    k.sync();
+                }
+            }
+            Ok(())
+        })
     }
 
     /// Returns the stage that the consumer has: in a loop whose turns begin with a stage that the turn before has waited for.

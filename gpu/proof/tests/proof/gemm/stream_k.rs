@@ -1,4 +1,7 @@
 //! Plans that divide K by stream-K: the steps of all tiles that are not whole are one row, whose shares cross the borders of tiles.
+//! Plans of split-K have kernels without that walk.
+
+use std::collections::HashSet;
 
 use colex_atom::{Arch, Ty};
 use colex_gpu::gemm::Epilogue;
@@ -10,9 +13,28 @@ use colex_proof::sweep::Random;
 use colex_sched::StreamKRow;
 use colex_sched::pipeline::Schedule::Pingpong;
 use colex_sim::{Schedule, SimOptions};
+use colex_tensor::TensorKernel;
 use half::{bf16, f16};
 
 use crate::plans::{product_on, said};
+
+/// Matrices that are contiguous along K and N, with rows that tensor maps describe. C is not read.
+fn operands(ab: Ty, c: Ty) -> Operands {
+    let vector = |ty: Ty| 128 / i64::from(ty.bits());
+    Operands {
+        ab,
+        c,
+        majors: [Major::Second; 3],
+        vectors: [vector(ab), vector(ab), vector(c)],
+        beta: false,
+        gated: false,
+    }
+}
+
+/// Those of bf16.
+fn halves() -> Operands {
+    operands(Ty::Bf16, Ty::Bf16)
+}
 
 /// A plan of tiles of one consumer, in shares behind whole tiles.
 fn shared(
@@ -121,14 +143,10 @@ fn law_shares_of_the_steps_of_all_tiles_multiply() {
 fn law_shares_of_all_types_multiply() {
     fn by<T: GemmElement, C: GemmElement>(ab: Ty, c: Ty, is_tf32: bool, seed: u64) {
         let problem = GemmProblem::new(130, 80, 272).beta(if seed == 1 { 3.0 } else { 0.0 });
-        let vector = |ty: Ty| 128 / i64::from(ty.bits());
         let operands = Operands {
-            ab,
-            c,
             majors: problem.majors,
-            vectors: [vector(ab), vector(ab), vector(c)],
             beta: problem.beta != 0.0,
-            gated: false,
+            ..operands(ab, c)
         };
         let step = 512 / i64::from(ab.bits());
         let usual = GemmPlan::new(GemmMethod::Hopper, operands);
@@ -271,15 +289,7 @@ fn law_shares_are_summed_in_the_order_of_the_schedule() {
 /// simulator refuses an access beyond it.
 #[test]
 fn law_a_workspace_has_a_place_for_each_part() {
-    let operands = Operands {
-        ab: Ty::Bf16,
-        c: Ty::Bf16,
-        majors: [Major::Second; 3],
-        vectors: [8; 3],
-        beta: false,
-        gated: false,
-    };
-    let usual = GemmPlan::new(GemmMethod::Hopper, operands);
+    let usual = GemmPlan::new(GemmMethod::Hopper, halves());
     let mut cases = 0;
     for (m, n, shares, undivided) in [
         (130, 60, 4, 0),
@@ -389,15 +399,7 @@ fn shares_have_limits() {
         said(GemmMethod::Ampere, |plan| plan.division = Division::StreamK),
         "the plan divides K by stream-K: the Ampere kernel does not, and the Hopper kernel does"
     );
-    let operands = Operands {
-        ab: Ty::Bf16,
-        c: Ty::Bf16,
-        majors: [Major::Second; 3],
-        vectors: [8; 3],
-        beta: false,
-        gated: false,
-    };
-    let usual = GemmPlan::new(GemmMethod::Hopper, operands);
+    let usual = GemmPlan::new(GemmMethod::Hopper, halves());
     let plan = shared(&usual, [128, 256, 64], [2, 1, 1], [66, 132]);
     assert_eq!(
         plan.to_string(),
@@ -427,19 +429,11 @@ fn shares_have_limits() {
 }
 
 /// The plans that a call chooses among have a share for each cluster that runs at once, behind whole rounds, wherever a rest of the tiles
-/// leaves clusters idle. The chosen plans divide K by stream-K where the model predicts that it is the fastest, and those of
-/// products that fill whole rounds, or have little K, do not.
+/// leaves clusters idle. A call takes none of them by itself: the first of the plans, which is the one that it takes, is not by
+/// stream-K.
 #[test]
 fn law_alternatives_have_a_share_for_each_cluster() {
     let device = Device::simulator(Arch::Sm90a);
-    let operands = Operands {
-        ab: Ty::Bf16,
-        c: Ty::Bf16,
-        majors: [Major::Second; 3],
-        vectors: [8; 3],
-        beta: false,
-        gated: false,
-    };
     let mut cases = 0;
     let mut shapes = vec![
         (1536, 1408, 8192),
@@ -455,11 +449,10 @@ fn law_alternatives_have_a_share_for_each_cluster() {
         let mut extent = || 8 * (1 + random.below(1024_i64));
         (extent(), extent(), extent())
     }));
-    let mut taken = Vec::new();
     for (m, n, k) in shapes {
         let problem = GemmProblem::new(m, n, k);
-        let plans = GemmPlan::alternatives(&problem, operands, &device);
-        taken.extend((plans[0].division == Division::StreamK).then_some([m, n, k]));
+        let plans = GemmPlan::alternatives(&problem, halves(), &device);
+        assert_eq!(plans[0].division, Division::SplitK, "{problem}");
         for plan in plans
             .iter()
             .filter(|plan| plan.division == Division::StreamK)
@@ -491,11 +484,76 @@ fn law_alternatives_have_a_share_for_each_cluster() {
             cases += 1;
         }
     }
-    let are_taken = |shape: [i64; 3]| taken.contains(&shape);
-    assert!(!are_taken([4096, 4096, 4096]) && !are_taken([100, 100, 100]));
+    println!("law stream_k.alternatives: {cases} cases");
+}
+
+/// The instructions of a kernel, and its loops: the branches to a label above them.
+fn length(built: &TensorKernel) -> [i64; 2] {
+    let text = built.kernel.ptx().expect("a right kernel");
+    let (mut count, mut loops, mut above) = (0, 0, HashSet::new());
+    for line in text.lines().map(str::trim) {
+        if let Some(label) = line.strip_suffix(':') {
+            above.insert(label);
+        }
+        let instruction = line.strip_suffix(';').filter(|line| !line.starts_with('.'));
+        let Some(instruction) = instruction else {
+            continue;
+        };
+        count += 1;
+        let mut words = instruction.split_whitespace().rev();
+        let target = words.next().filter(|_| instruction.contains("bra"));
+        loops += i64::from(target.is_some_and(|label| above.contains(label)));
+    }
+    [count, loops]
+}
+
+/// The kernel of equal parts has the loops of the one that divides nothing, and beside the stores of a part's sums at most 100
+/// instructions more: those that find a part, and choose between its sums and C. The one that adds has two loops over the parts of its
+/// tile, and at most 320 instructions. The walk over the borders of tiles is in the kernels of stream-K alone, where both limits are
+/// exceeded.
+#[test]
+fn law_equal_parts_have_no_instructions_of_shares() {
+    const MORE: i64 = 100;
+    const SUM: i64 = 320;
+    let arch = Arch::Sm90a;
+    let (mut cases, mut most) = (0, [0; 2]);
+    for [ab, c] in [[Ty::Bf16, Ty::Bf16], [Ty::S8, Ty::S32]] {
+        let listed = GemmPlan::candidates(operands(ab, c), arch);
+        for plan in listed.into_iter().filter(|plan| plan.split > 1) {
+            let product = |plan: GemmPlan| length(&plan.build(arch).expect("a kernel"));
+            let sum = |plan: GemmPlan| {
+                let built = plan.build_sum(arch).expect("a kernel");
+                length(&built.expect("the plan has parts"))
+            };
+            let [whole, loops] = product(GemmPlan { split: 1, ..plan });
+            let [m, n, _] = plan.tile;
+            // A store of four sums, for each of 128 threads of a consumer.
+            let stores = m * n / (plan.warps[0] * 128 * 4);
+            let more = |plan: GemmPlan| {
+                let [count, loops] = product(plan);
+                [count - whole - stores, loops]
+            };
+            let [parts, loops_of_parts] = more(plan);
+            let [adds, loops_of_sum] = sum(plan);
+            assert!(parts <= MORE && adds <= SUM, "{plan}: {parts} and {adds}");
+            assert_eq!([loops_of_parts, loops_of_sum], [loops, 2], "{plan}");
+            most = [most[0].max(parts), most[1].max(adds)];
+            if cases == 0 {
+                let shares = GemmPlan {
+                    division: Division::StreamK,
+                    ..plan
+                };
+                let [walk, loops_of_walk] = more(shares);
+                let [adds, _] = sum(shares);
+                assert!(walk > 2 * MORE && adds > SUM, "{walk} and {adds}");
+                assert!(loops_of_walk > loops, "{loops_of_walk} and {loops}");
+            }
+            cases += 1;
+        }
+    }
     println!(
-        "law stream_k.alternatives: {cases} cases, {} taken",
-        taken.len()
+        "law stream_k.lengths: {cases} plans, at most {} instructions more, and {} that add",
+        most[0], most[1]
     );
 }
 
