@@ -43,6 +43,9 @@ pub(crate) const MOST_STEPS: i64 = 1 << 26;
 /// The registers that the Hopper kernel needs beside a thread's accumulators.
 const BESIDE_SUMS: i64 = BESIDE_WGMMA as i64;
 
+/// The registers that the consumers' threads need beside all their accumulators, where `setmaxnreg` gives them more than at entry.
+const BESIDE_ALL_SUMS: i64 = 48;
+
 /// The registers that a thread needs beside what it loads or accumulates where several blocks share a multiprocessor: with fewer,
 /// ptxas 12.9 spills a few in some of the plans.
 const BESIDE_LOADS: i64 = 40;
@@ -133,10 +136,12 @@ impl GemmFamily for Hopper {
     }
 
     fn check_shares(&self, plan: &GemmPlan, sums: i64) -> Result<(), crate::Error> {
-        // `setmaxnreg` gives the consumers more later, but ptxas counts what the kernel is entered with (C7602).
+        // `setmaxnreg` gives the consumers more later, but ptxas counts what the kernel is entered with (C7602) for each `wgmma`, of 64
+        // rows.
         let threads = (plan.consumer_groups() as u32 + 1) * WARPGROUP_THREADS;
         let entry = i64::from(registers_at_entry(threads, 1));
         let most = entry - BESIDE_SUMS;
+        let of_one = 64 * plan.tile[1] / i64::from(WARPGROUP_THREADS);
         if plan.operands.ab == Ty::S8 {
             let columns = plan.stored().tile[1];
             if columns > 24 {
@@ -148,9 +153,11 @@ impl GemmFamily for Hopper {
             plan.limit("blocks that share loads by threads", m * n, 1)?;
             plan.check_copies()?;
         }
+        let granted = consumer_registers(plan).map_or(entry, i64::from);
+        let later = granted - BESIDE_ALL_SUMS;
         plan.limit(
             "registers for a consumer's sums at entry",
-            sums,
+            if sums <= later { of_one } else { sums },
             most.max(0),
         )
     }

@@ -4,7 +4,7 @@
 //! and runs in a process of its own. On a GPU the driver's time is in it.
 
 #[path = "../../../gpu/tests/fake_driver/library.rs"]
-mod library;
+pub(super) mod library;
 
 use std::cell::Cell;
 use std::env;

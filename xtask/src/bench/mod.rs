@@ -139,6 +139,9 @@ pub(crate) fn task(name: Option<&str>, file: Option<&Path>, sweep: &Sweep) -> Re
             );
         }
     }
+    if kernels::is_child() {
+        return kernels::child();
+    }
     if cfg!(debug_assertions) {
         // The build takes minutes. A bench without a GPU says so before it.
         if let Some(name) = name

@@ -53,7 +53,7 @@ pub(crate) struct Entry {
 }
 
 /// The first bytes of every entry. The number is the version of the format.
-const MAGIC: &[u8; 8] = b"colex 1\n";
+const MAGIC: &[u8; 8] = b"colex 2\n";
 
 /// The default limit of the total size, in bytes, if `COLEX_CACHE_BYTES` is not set.
 const LIMIT: u64 = 1 << 30;
@@ -142,11 +142,12 @@ impl Cache {
 
     /// Returns the entry of a key, if it exists and is intact, and marks it as the most recently used.
     pub(crate) fn find(&self, key: &Key<'_>) -> Option<Entry> {
-        let (mut file, found) = files::open(&self.place(key)?)?;
+        let key = key.bytes();
+        let (mut file, found) = files::open(&self.place(&key)?)?;
         if found.len() > LARGEST {
             return None;
         }
-        let entry = parse(&files::read(&mut file, found.len())?, key)?;
+        let entry = parse(&files::read(&mut file, found.len())?, &key)?;
         // If the time cannot be set, entries are removed in the order in which they were written.
         let _ = file.set_modified(SystemTime::now());
         Some(entry)
@@ -159,11 +160,12 @@ impl Cache {
     /// Returns the error of the file system, and an error if the entry is larger than the limit. [`find`](Cache::find)
     /// never sees a partly written entry.
     pub(crate) fn store(&self, key: &Key<'_>, entry: &Entry) -> io::Result<()> {
-        let Some(place) = self.place(key) else {
+        let key = key.bytes();
+        let Some(place) = self.place(&key) else {
             return Ok(());
         };
         let limit = self.limit.clone().map_err(io::Error::other)?;
-        let bytes = render(key, entry);
+        let bytes = render(&key, entry);
         let most = limit.min(LARGEST);
         if bytes.len() as u64 > most {
             let why = format!(
@@ -186,9 +188,9 @@ impl Cache {
     }
 
     /// The path of the entry of a key.
-    fn place(&self, key: &Key<'_>) -> Option<PathBuf> {
-        let name = format!("{:016x}.cubin", hash(&key.bytes()));
-        self.folder.as_ref().map(|folder| folder.join(name))
+    fn place(&self, key: &[u8]) -> Option<PathBuf> {
+        let folder = self.folder.as_ref()?;
+        Some(folder.join(format!("{:016x}.cubin", hash(key))))
     }
 }
 
@@ -258,16 +260,29 @@ impl Key<'_> {
     }
 }
 
-/// FNV-1a with 64 bits: a file's name, and a checksum against damage. Against chance the key itself is compared.
+/// A hash of 64 bits, by one multiplication per eight bytes: a file's name, and a checksum against damage. Against chance the key
+/// itself is compared.
 fn hash(bytes: &[u8]) -> u64 {
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+    let step = |hash: u64, word: u64| {
+        // Both halves of the product: its low half alone would keep the highest bit of a word where it is.
+        let product = u128::from(hash ^ word) * 0x9e37_79b9_7f4a_7c15;
+        (product as u64).rotate_left(23) ^ (product >> 64) as u64
+    };
+    let (words, rest) = bytes.as_chunks::<8>();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    let words = words.iter().chain([&last]);
+    let hash = words.fold(0xcbf2_9ce4_8422_2325, |hash, word| {
+        step(hash, u64::from_le_bytes(*word))
+    });
+    // The length tells a text from the same one with zeros behind it.
+    step(hash, bytes.len() as u64)
 }
 
 /// Magic, checksum of the rest, and three parts, each after its length.
-fn render(key: &Key<'_>, entry: &Entry) -> Vec<u8> {
+fn render(key: &[u8], entry: &Entry) -> Vec<u8> {
     let mut rest = Vec::new();
-    for part in [key.bytes().as_slice(), entry.log.as_bytes(), &entry.code] {
+    for part in [key, entry.log.as_bytes(), &entry.code] {
         rest.extend((part.len() as u64).to_le_bytes());
         rest.extend(part);
     }
@@ -276,7 +291,7 @@ fn render(key: &Key<'_>, entry: &Entry) -> Vec<u8> {
 }
 
 /// The entry in these bytes, if they are whole and of that key.
-fn parse(bytes: &[u8], key: &Key<'_>) -> Option<Entry> {
+fn parse(bytes: &[u8], key: &[u8]) -> Option<Entry> {
     let rest = bytes.strip_prefix(MAGIC)?;
     let (checksum, mut rest) = rest.split_at_checked(8)?;
     if checksum != hash(rest).to_le_bytes() {
@@ -290,7 +305,7 @@ fn parse(bytes: &[u8], key: &Key<'_>) -> Option<Entry> {
         Some(part)
     };
     let (found, log, code) = (part()?, part()?, part()?);
-    (found == key.bytes()).then(|| Entry {
+    (found == key).then(|| Entry {
         code: code.to_vec(),
         log: String::from_utf8_lossy(log).into_owned(),
     })

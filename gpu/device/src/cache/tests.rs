@@ -62,18 +62,18 @@ fn what_is_stored_is_found_under_its_key_only() {
 fn every_damage_makes_an_entry_none_and_a_new_one_heals_it() {
     let cache = Fresh::new("damage");
     cache.0.store(&KEY, &entry(7)).unwrap();
-    let place = cache.0.place(&KEY).unwrap();
+    let place = cache.0.place(&KEY.bytes()).unwrap();
     let whole = fs::read(&place).unwrap();
     let mut damaged = 0;
     for at in (0..whole.len()).step_by(5) {
         let mut bytes = whole.clone();
         bytes[at] ^= 0x10;
-        assert_eq!(parse(&bytes, &KEY), None, "a bit of byte {at}");
-        assert_eq!(parse(&whole[..at], &KEY), None, "cut after {at}");
+        assert_eq!(parse(&bytes, &KEY.bytes()), None, "a bit of byte {at}");
+        assert_eq!(parse(&whole[..at], &KEY.bytes()), None, "cut after {at}");
         damaged += 2;
     }
     assert_eq!(
-        parse(&[&whole[..], &[0]].concat(), &KEY),
+        parse(&[&whole[..], &[0]].concat(), &KEY.bytes()),
         None,
         "a byte too many"
     );
@@ -84,12 +84,39 @@ fn every_damage_makes_an_entry_none_and_a_new_one_heals_it() {
     println!("law damaged_entries_are_none: {damaged} cases");
 }
 
+/// The highest bits of two words, and zeros behind the text, change the hash.
+#[test]
+fn a_hash_depends_on_every_bit_and_on_the_length() {
+    let text = [7; 24];
+    let changed = |places: &[usize]| {
+        let mut other = text;
+        places.iter().for_each(|at| other[*at] ^= 0x80);
+        hash(&other)
+    };
+    let longer: Vec<u64> = (0..9)
+        .map(|n| hash(&[&text[..], &[0; 9][..n]].concat()))
+        .collect();
+    let mut all = vec![
+        changed(&[7]),
+        changed(&[15]),
+        changed(&[7, 15]),
+        changed(&[23]),
+    ];
+    all.extend(longer);
+    let different: std::collections::HashSet<_> = all.iter().collect();
+    assert_eq!(different.len(), 13, "{all:x?}");
+}
+
 #[test]
 fn an_entry_of_another_text_with_the_same_hash_is_none() {
     let cache = Fresh::new("hash");
     let other = Key { driver: 1, ..KEY };
     fs::create_dir_all(cache.0.folder().unwrap()).unwrap();
-    fs::write(cache.0.place(&KEY).unwrap(), render(&other, &entry(7))).unwrap();
+    fs::write(
+        cache.0.place(&KEY.bytes()).unwrap(),
+        render(&other.bytes(), &entry(7)),
+    )
+    .unwrap();
     assert_eq!(cache.0.find(&KEY), None);
 }
 
@@ -166,19 +193,19 @@ fn the_least_recently_used_entries_are_evicted() {
         ptx: &texts[i],
         ..KEY
     };
-    let size = render(&key(10), &entry(0)).len() as u64;
+    let size = render(&key(10).bytes(), &entry(0)).len() as u64;
     let four = cache.0.clone().with_limit(4 * size);
     // Seconds apart, so that a file system with coarse times keeps the order.
     let used = |i: usize, second: u64| {
         let file = fs::File::options()
             .write(true)
-            .open(four.place(&key(i)).unwrap())
+            .open(four.place(&key(i).bytes()).unwrap())
             .unwrap();
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + second);
         file.set_modified(time).unwrap();
     };
     let there = || -> Vec<usize> {
-        let is_there = |i: &usize| four.place(&key(*i)).unwrap().exists();
+        let is_there = |i: &usize| four.place(&key(*i).bytes()).unwrap().exists();
         (0..40).filter(is_there).collect()
     };
     let mut checked = 0;
@@ -205,7 +232,7 @@ fn the_least_recently_used_entries_are_evicted() {
     // A look at an entry sets its time by itself.
     used(order[3], 0);
     four.find(&key(order[3])).unwrap();
-    let found = fs::metadata(four.place(&key(order[3])).unwrap()).unwrap();
+    let found = fs::metadata(four.place(&key(order[3]).bytes()).unwrap()).unwrap();
     assert!(found.modified().unwrap().elapsed().unwrap() < Duration::from_secs(600));
     println!("law least_recently_used_entries_go_first: {checked} cases");
 }
@@ -248,7 +275,7 @@ fn eviction_touches_entries_and_abandoned_drafts_only() {
 #[test]
 fn threads_that_write_and_evict_at_once_never_see_a_part() {
     let cache = Fresh::new("threads");
-    let size = render(&KEY, &entry(0)).len() as u64 + 20;
+    let size = render(&KEY.bytes(), &entry(0)).len() as u64 + 20;
     let three = cache.0.clone().with_limit(3 * size);
     let texts: Vec<String> = (10..22).map(numbered).collect();
     std::thread::scope(|scope| {
@@ -351,7 +378,7 @@ mod planted {
     fn heals(cache: &Cache) {
         cache.store(&KEY, &entry(9)).unwrap();
         assert_eq!(found_soon(cache), Some(entry(9)));
-        let place = cache.place(&KEY).unwrap();
+        let place = cache.place(&KEY.bytes()).unwrap();
         assert!(fs::symlink_metadata(place).unwrap().is_file());
     }
 
@@ -365,8 +392,8 @@ mod planted {
         let (cache, other) = (Fresh::new("link"), Fresh::new("link-target"));
         made(&cache);
         other.0.store(&KEY, &entry(7)).unwrap();
-        let target = other.0.place(&KEY).unwrap();
-        symlink(&target, cache.0.place(&KEY).unwrap()).unwrap();
+        let target = other.0.place(&KEY.bytes()).unwrap();
+        symlink(&target, cache.0.place(&KEY.bytes()).unwrap()).unwrap();
         assert_eq!(found_soon(&cache.0), None);
         heals(&cache.0);
         assert_eq!(
@@ -383,7 +410,7 @@ mod planted {
         let folder = made(&cache);
         let victim = folder.join("victim");
         fs::write(&victim, "mine").unwrap();
-        let place = cache.0.place(&KEY).unwrap();
+        let place = cache.0.place(&KEY.bytes()).unwrap();
         for number in 0..1000 {
             let draft = place.with_extension(format!("{}-{number}", std::process::id()));
             symlink(&victim, draft).unwrap();
@@ -396,7 +423,7 @@ mod planted {
     fn a_fifo_is_neither_read_nor_waited_for() {
         let cache = Fresh::new("fifo");
         made(&cache);
-        mkfifo(&cache.0.place(&KEY).unwrap());
+        mkfifo(&cache.0.place(&KEY.bytes()).unwrap());
         assert_eq!(found_soon(&cache.0), None);
         heals(&cache.0);
     }
@@ -405,7 +432,7 @@ mod planted {
     fn a_link_to_a_fifo_or_a_device_is_not_followed() {
         let cache = Fresh::new("device");
         let folder = made(&cache);
-        let place = cache.0.place(&KEY).unwrap();
+        let place = cache.0.place(&KEY.bytes()).unwrap();
         mkfifo(&folder.join("fifo"));
         for target in [folder.join("fifo"), PathBuf::from("/dev/zero")] {
             symlink(&target, &place).unwrap();
@@ -419,7 +446,7 @@ mod planted {
     fn a_folder_in_an_entrys_place_is_an_error_of_the_store() {
         let cache = Fresh::new("folder");
         made(&cache);
-        fs::create_dir(cache.0.place(&KEY).unwrap()).unwrap();
+        fs::create_dir(cache.0.place(&KEY.bytes()).unwrap()).unwrap();
         assert_eq!(found_soon(&cache.0), None);
         assert!(cache.0.store(&KEY, &entry(7)).is_err());
         assert_eq!(fs::read_dir(cache.0.folder().unwrap()).unwrap().count(), 1);
@@ -430,7 +457,7 @@ mod planted {
     fn a_huge_file_is_not_read() {
         let cache = Fresh::new("huge");
         made(&cache);
-        let file = fs::File::create(cache.0.place(&KEY).unwrap()).unwrap();
+        let file = fs::File::create(cache.0.place(&KEY.bytes()).unwrap()).unwrap();
         file.set_len(1 << 40).unwrap();
         let started = Instant::now();
         assert_eq!(found_soon(&cache.0), None);
@@ -444,7 +471,7 @@ mod planted {
         cache.0.store(&KEY, &entry(7)).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(cache.0.folder().unwrap()), 0o700);
-        assert_eq!(mode(&cache.0.place(&KEY).unwrap()), 0o600);
+        assert_eq!(mode(&cache.0.place(&KEY.bytes()).unwrap()), 0o600);
     }
 
     /// An entry that another user owns, or that others may write, is as good as none. Only root can give a file away;
@@ -453,7 +480,7 @@ mod planted {
     fn an_entry_that_others_may_have_written_is_none() {
         let cache = Fresh::new("owner");
         cache.0.store(&KEY, &entry(7)).unwrap();
-        let place = cache.0.place(&KEY).unwrap();
+        let place = cache.0.place(&KEY.bytes()).unwrap();
         if fs::metadata(&place).unwrap().uid() == 0 {
             std::os::unix::fs::chown(&place, Some(12345), None).unwrap();
             assert_eq!(cache.0.find(&KEY), None);

@@ -749,6 +749,9 @@ pub fn pingpong_plans() -> Vec<GemmPlan> {
         ([128, 128, 64], 6, [2, 1, 1]),
         ([128, 128, 64], 6, [1, 2, 1]),
         ([64, 192, 64], 6, [1, 1, 1]),
+        // 192 accumulators of a thread.
+        ([128, 192, 64], 4, [2, 1, 1]),
+        ([192, 128, 64], 4, [1, 2, 1]),
     ];
     let mut plans = Vec::new();
     for (tile, stages, cluster) in tiles {

@@ -684,6 +684,8 @@ fn a_residual_comes_to_where_c_is_staged() {
         (Cooperative, [64, 96, 16], 1, [1, 1, 1], true),
         (Pingpong, [64, 32, 16], 1, [1, 1, 1], false),
         (Pingpong, [64, 32, 16], 1, [2, 1, 1], true),
+        // 192 accumulators of a thread.
+        (Pingpong, [128, 192, 16], 1, [2, 1, 1], false),
     ];
     let mut cases = 0;
     for (schedule, tile, groups, cluster, swap) in plans {
@@ -749,6 +751,65 @@ fn a_residual_comes_to_where_c_is_staged() {
         }
     }
     println!("law epilogue.residual: {cases} cases");
+}
+
+/// Tiles of 192 accumulators of a thread, of which each consumer takes one, have the bits of tiles of 32: the plain product, and bias
+/// with GELU.
+#[test]
+fn consumers_of_192_accumulators_store_what_others_store() {
+    let gelu = Epilogue::new(Ty::F32, |e| {
+        let x = e.accumulator() + e.tensor("bias", Ty::Bf16).to(Ty::F32);
+        x.gelu().to(Ty::Bf16)
+    });
+    let gelu = gelu.expect("an epilogue");
+    let number = |i: i64| bf16::from_f64(((i * 5 + i / 7) % 13) as f64 / 4.0 - 1.5);
+    let numbers = |count: i64| -> Vec<bf16> { (0..count).map(number).collect() };
+    let k = 40;
+    let mut cases = 0;
+    for (tile, cluster) in [([128, 192, 16], [1, 1, 1]), ([192, 128, 16], [1, 2, 1])] {
+        // Two blocks, or a cluster of two, have a tile for their second consumer.
+        let (m, n) = (67 * tile[0] - 8, 2 * tile[1] - 8);
+        for epilogue in [None, Some(&gelu)] {
+            let run = |tile: [i64; 3], schedule, cluster| {
+                let order = colex_sim::Schedule::from_seed(cases);
+                let device =
+                    Device::simulator_with(Arch::Sm90a, SimOptions::default().schedule(order));
+                let upload = |count| device.upload(&numbers(count)).expect("memory");
+                let (a, b, bias) = (upload(m * k), upload(n * k), upload(n));
+                let mut c = device.poisoned::<bf16>((m * n) as usize).expect("C");
+                let (of_a, of_b) = (a.view((m, k)).expect("A"), b.view((n, k)).expect("B"));
+                let of_c = c.view_mut((m, n)).expect("C");
+                let columns = Layout::new((m, n), (0, 1)).expect("a layout");
+                let bias = View::new(&bias, columns).expect("it fits");
+                let mut gemm = Gemm::new(&of_a, &of_b, &of_c);
+                if let Some(epilogue) = epilogue {
+                    gemm = gemm.epilogue(epilogue).tensor("bias", &bias);
+                }
+                let call = gemm.prepare_with(|operands, _| {
+                    Ok(GemmPlan {
+                        tile,
+                        warps: [1, 1],
+                        schedule,
+                        cluster,
+                        stages: 3,
+                        ..GemmPlan::new(GemmMethod::Hopper, operands)
+                    })
+                });
+                let call = call.unwrap_or_else(|why| panic!("{tile:?}: {why}"));
+                call.run(&device)
+                    .unwrap_or_else(|why| panic!("{call}: {why}"));
+                let c = c.download().expect("C");
+                c.iter().map(|x| x.to_bits()).collect::<Vec<u16>>()
+            };
+            let found = run(tile, Pingpong, cluster);
+            assert!(
+                found == run([64, 64, 16], Cooperative, [1, 1, 1]),
+                "{tile:?}"
+            );
+            cases += 1;
+        }
+    }
+    println!("law epilogue.sums_of_192: {cases} cases");
 }
 
 /// Another address of a tensor takes the kernel and the plan that are there.

@@ -69,11 +69,15 @@ pub(crate) struct Staged {
     by_rows: Option<(Tensor, Direct)>,
 }
 
-/// Columns of a part: a power of two that divides the tile's, of 32 to 128 bytes. None if there is none.
+/// Columns of a part: a power of two that divides the tile's, of 32 to 128 bytes. None if there is none. Beside more than 128 sums, a
+/// thread has registers for what a part of 64 bytes takes.
 pub(crate) fn columns(plan: &GemmPlan) -> Option<i64> {
     let bits = i64::from(plan.operands.c.bits());
     let columns = plan.tile[1] / plan.cluster[2];
-    let widths = [128, 64, 32].into_iter().map(|bytes| bytes * 8 / bits);
+    let sums = plan.tile[0].saturating_mul(plan.tile[1]) / i64::from(WARPGROUP_THREADS);
+    let is_narrow = plan.consumer_groups() > 1 && sums > plan.warps[0].saturating_mul(128);
+    let widths = [128, 64, 32].into_iter().skip(usize::from(is_narrow));
+    let widths = widths.map(|bytes| bytes * 8 / bits);
     widths.into_iter().find(|width| columns % width == 0)
 }
 

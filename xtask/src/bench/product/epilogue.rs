@@ -70,7 +70,8 @@ pub(in crate::bench) fn run(device: &Device, json: Option<&Path>) -> Result<()> 
     measure(device, (&problems, &[]), Duration::MAX, json).map(drop)
 }
 
-/// The same over the shapes of a file, or drawn ones; by the default plan, and then by each of the plans of a file.
+/// The same over the shapes of a file, or drawn ones; by the default plan, and then by each of the plans of a file, beside the plain
+/// product by the default plan.
 pub(in crate::bench) fn sweep(
     device: &Device,
     sweep: &Sweep,
@@ -86,9 +87,14 @@ pub(in crate::bench) fn sweep(
 
 /// What was found for a shape: microseconds of ours, and of each of cuBLASLt's algorithms for both of its epilogues.
 struct EpilogueTimes {
+    shape: [i64; 3],
     ours: Vec<f64>,
     library: Vec<Vec<f64>>,
     plan: String,
+    /// The line of the plan; `None` of the default one.
+    line: Option<String>,
+    /// Microseconds of the plain product by the default plan, in the same turns.
+    default: f64,
     /// Milliseconds of the first call's preparation, which builds and loads a new kernel.
     prepared: Vec<f64>,
 }
@@ -116,6 +122,13 @@ fn measure(
         NAMES[1..].join("; "),
         LIBRARY.map(|(name, _)| name).join("; ")
     );
+    if !plans.is_empty() {
+        println!(
+            "by a plan of the file: M x N x K, ours plain by that plan (us) | the plain one by the default plan, in the same turns, over \
+             {}, by that plan",
+            NAMES.join("; ")
+        );
+    }
     lines.write(&json!({
         "bench": "epilogue", "device": device.name(), "driver": driver(device), "date": host::today(),
         "commit": commit(), "protocol": PROTOCOL, "names": NAMES,
@@ -135,11 +148,22 @@ fn measure(
     let plans = || iter::once(None).chain(plans.iter().map(Some));
     for (problem, plan) in (problems.iter()).flat_map(|p| plans().map(move |plan| (p, plan))) {
         if started.elapsed() > budget {
-            println!("stopped after {} of {} shapes", all.len(), problems.len());
+            let plans = plans().count();
+            println!(
+                "stopped after {} of {} shapes and plans",
+                all.len(),
+                problems.len() * plans
+            );
             break;
         }
         let found = one(device, (&pools, &read), (problem, plan), &mut wrong);
-        let found = found.with_context(|| problem.to_string())?;
+        let found = match (found, plan) {
+            (Err(why), Some(line)) => {
+                println!("{problem}: {}: {why:#}", line.text());
+                continue;
+            }
+            (found, _) => found.with_context(|| problem.to_string())?,
+        };
         let GemmProblem { m, n, k, .. } = problem;
         let best = best(&found);
         let ratios: Vec<String> = (1..NAMES.len())
@@ -148,19 +172,27 @@ fn measure(
         let library: Vec<String> = (best.iter().zip(LIBRARY))
             .map(|(best, (_, own))| format!("{:.3}", best / found.ours[own]))
             .collect();
-        println!(
-            "{:<18} {:>9.2} | {} | {} | {}",
-            format!("{m}x{n}x{k}"),
-            found.ours[0],
-            ratios.join(" "),
-            library.join(" "),
-            found.plan
-        );
+        let shape = format!("{m}x{n}x{k}");
+        match found.line {
+            None => println!(
+                "{shape:<18} {:>9.2} | {} | {} | {}",
+                found.ours[0],
+                ratios.join(" "),
+                library.join(" "),
+                found.plan
+            ),
+            Some(_) => println!(
+                "{shape:<18} {:>9.2} | {} | {}",
+                found.ours[0],
+                found.speeds().map(|speed| format!("{speed:.3}")).join(" "),
+                found.plan
+            ),
+        }
         let rounded = |times: &[f64]| times.iter().map(|t| round(*t)).collect::<Vec<f64>>();
         let data = json!({
             "m": m, "n": n, "k": k, "plan": found.plan, "us": rounded(&found.ours),
             "library": found.library.iter().map(|times| rounded(times)).collect::<Vec<_>>(),
-            "prepared_ms": rounded(&found.prepared),
+            "prepared_ms": rounded(&found.prepared), "line": found.line, "default_plain_us": round(found.default),
         });
         lines.write(&data)?;
         Checked {
@@ -174,26 +206,43 @@ fn measure(
     Ok(finished(all.len(), &wrong))
 }
 
+impl EpilogueTimes {
+    /// The speed of each product over the plain one by the default plan.
+    fn speeds(&self) -> [f64; NAMES.len()] {
+        let mut speeds = [f64::NAN; NAMES.len()];
+        for (speed, time) in speeds.iter_mut().zip(&self.ours) {
+            *speed = self.default / time;
+        }
+        speeds
+    }
+}
+
 /// The microseconds of cuBLASLt's fastest algorithm for each of its epilogues.
 fn best(found: &EpilogueTimes) -> Vec<f64> {
     let least = |times: &Vec<f64>| times.iter().copied().fold(f64::INFINITY, f64::min);
     found.library.iter().map(least).collect()
 }
 
-/// Geometric means and least values of the ratios of speeds.
-fn summarise(all: &[EpilogueTimes]) {
+/// The geometric mean and the least of ratios, and how many are below 0.93.
+fn of_ratios(mut ratios: Vec<f64>) -> String {
+    ratios.sort_by(f64::total_cmp);
+    let mean = ratios.iter().map(|r| r.ln()).sum::<f64>() / ratios.len().max(1) as f64;
+    let least = ratios.first().copied().unwrap_or(f64::NAN);
+    let low = ratios.iter().filter(|ratio| **ratio < 0.93).count();
+    format!(
+        "geometric mean {:.3}, least {least:.3}, below 0.93 {low} of {}",
+        mean.exp(),
+        ratios.len()
+    )
+}
+
+/// Geometric means and least values of the ratios of speeds, by the default plan, and then by each of the file's.
+fn summarise(found: &[EpilogueTimes]) {
     println!();
+    let all: Vec<&EpilogueTimes> = found.iter().filter(|found| found.line.is_none()).collect();
     let line = |what: String, ratio: &dyn Fn(&EpilogueTimes) -> f64| {
-        let mut ratios: Vec<f64> = all.iter().map(ratio).collect();
-        ratios.sort_by(f64::total_cmp);
-        let mean = ratios.iter().map(|r| r.ln()).sum::<f64>() / ratios.len().max(1) as f64;
-        let least = ratios.first().copied().unwrap_or(f64::NAN);
-        let low = ratios.iter().filter(|ratio| **ratio < 0.93).count();
-        println!(
-            "  {what:<52} geometric mean {:.3}, least {least:.3}, below 0.93 {low} of {}",
-            mean.exp(),
-            ratios.len()
-        );
+        let ratios = all.iter().map(|found| ratio(found)).collect();
+        println!("  {what:<52} {}", of_ratios(ratios));
     };
     for (i, name) in NAMES.iter().enumerate().skip(1) {
         line(format!("{name}, over the plain product"), &|found| {
@@ -213,6 +262,38 @@ fn summarise(all: &[EpilogueTimes]) {
         .map(|i| format!("{:.1}", prepared(i)))
         .collect();
     println!("  longest preparation of each, ms: {}", prepared.join(", "));
+    let mut lines: Vec<&str> = Vec::new();
+    for line in found.iter().filter_map(|found| found.line.as_deref()) {
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    for line in lines {
+        println!("  {line}, over the plain product by the default plan:");
+        let by: Vec<&EpilogueTimes> = (found.iter())
+            .filter(|found| found.line.as_deref() == Some(line))
+            .collect();
+        for (i, name) in NAMES.iter().enumerate() {
+            let ratios = by.iter().map(|found| found.speeds()[i]).collect();
+            println!("    {name:<50} {}", of_ratios(ratios));
+        }
+    }
+    if found.len() > all.len() {
+        best_of_all(found, &all);
+    }
+}
+
+/// For each shape and epilogue, the fastest plan, the default one included.
+fn best_of_all(found: &[EpilogueTimes], all: &[&EpilogueTimes]) {
+    println!("  the fastest plan for each shape, over the plain product by the default plan:");
+    for (i, name) in NAMES.iter().enumerate() {
+        let fastest = |default: &&EpilogueTimes| {
+            let of_shape = found.iter().filter(|found| found.shape == default.shape);
+            of_shape.map(|found| found.speeds()[i]).fold(0.0, f64::max)
+        };
+        let ratios = all.iter().map(fastest).collect();
+        println!("    {name:<50} {}", of_ratios(ratios));
+    }
 }
 
 /// A call by the default plan, or by one of a file.
@@ -281,6 +362,14 @@ fn one(
         let calls: Result<Vec<GemmCall<'_>>, Error> = iter::once(Ok(first)).chain(rest).collect();
         ours.push(calls?);
     }
+    // The plain product by the default plan, whose turns a plan of the file shares.
+    let default: Vec<GemmCall<'_>> = match plan {
+        None => Vec::new(),
+        Some(_) => {
+            let calls = (0..gemms.len()).map(|i| with(0, i).prepare());
+            calls.collect::<Result<_, Error>>()?
+        }
+    };
     let library = [(true, 0.0), (false, 1.0)].map(|(gelu, beta)| {
         let numbers = Box::new(read.bias.slice(..n as usize)?);
         let bias = LtBias { numbers, gelu };
@@ -319,7 +408,15 @@ fn one(
             calls[i % calls.len()].run(device)
         }));
     }
-    for (library, choice) in (library.iter()).flat_map(|l| (0..l.choices()).map(move |i| (l, i))) {
+    if !default.is_empty() {
+        works.push(Box::new(|device, i| default[i % default.len()].run(device)));
+    }
+    // The library's algorithms take their turns beside the default plan.
+    let choices = |library: &Opponent| match plan {
+        None => library.choices(),
+        Some(_) => 0,
+    };
+    for (library, choice) in (library.iter()).flat_map(|l| (0..choices(l)).map(move |i| (l, i))) {
         let raw = &raw;
         library.run(device, choice, [a, b], c)?;
         works.push(Box::new(move |device, i| {
@@ -331,12 +428,45 @@ fn one(
     let works: Vec<&Work<'_>> = works.iter().map(|work| &**work).collect();
     let times = device.time_in_turns(repeats(count), &works)?;
     let mut times = times.iter().map(Timing::median);
+    let of_ours: Vec<f64> = times.by_ref().take(NAMES.len()).collect();
     Ok(EpilogueTimes {
-        ours: times.by_ref().take(NAMES.len()).collect(),
+        shape: [problem.m, problem.n, problem.k],
+        default: match plan {
+            None => of_ours[0],
+            Some(_) => times.next().unwrap_or(f64::NAN),
+        },
+        line: plan.map(|line| line.text().to_string()),
+        ours: of_ours,
         library: (library.iter())
-            .map(|library| times.by_ref().take(library.choices()).collect())
+            .map(|library| times.by_ref().take(choices(library)).collect())
             .collect(),
         plan: ours[0][0].to_string(),
         prepared: preparations,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_speeds_of_a_plan_are_over_the_plain_product_by_the_default_plan() {
+        let found = EpilogueTimes {
+            shape: [4096; 3],
+            ours: vec![200.0, 250.0, 210.0, 240.0, 192.0],
+            library: Vec::new(),
+            plan: String::new(),
+            line: Some("128x192x64".to_string()),
+            default: 192.0,
+            prepared: vec![0.0; NAMES.len()],
+        };
+        assert_eq!(
+            found.speeds().map(|speed| (1e3 * speed).round()),
+            [960.0, 768.0, 914.0, 800.0, 1000.0]
+        );
+        assert_eq!(
+            of_ratios(vec![1.0, 0.81, 0.9]),
+            "geometric mean 0.900, least 0.810, below 0.93 2 of 3"
+        );
+    }
 }

@@ -1,6 +1,13 @@
 //! The time from the expression of an epilogue to the PTX of its product's kernel, on this machine's processor, and to machine code
 //! that is loaded, where there is a GPU: bf16, K contiguous in A and B, N in C.
+//!
+//! A user's second process finds machine code that the first one has left: in the library's cache on the disk, or, of a kernel with
+//! `setmaxnreg`, in the driver's. So processes of their own load the texts of the kernels, with both caches in a fresh folder.
 
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -11,7 +18,7 @@ use colex_gpu::kernels::{GemmProblem, View, ViewMut};
 use colex_gpu::{Buffer, Cache, Device, Element, Error, Origin};
 use colex_layout::Layout;
 use half::bf16;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::verdict::{Checked, Ended};
 
@@ -240,18 +247,14 @@ fn loads(device: &Device) -> Result<()> {
     );
     let mut matrices = EpilogueMemory::new(device)?;
     let mut plain = None;
+    let mut texts = Vec::new();
     for (number, name) in NAMES.into_iter().enumerate() {
         let epilogue = formula(number)?;
         let text = matrices.prepared((number, epilogue.as_ref()), |call| {
             let built = call.built().context("a product has a kernel")?;
             Ok(built.kernel.ptx()?)
         })?;
-        let entry = text
-            .split_once(".entry ")
-            .and_then(|(_, rest)| rest.split_once('('))
-            .context("a kernel has an entry")?
-            .0
-            .trim();
+        let entry = entry(&text)?;
         let (mut assembled, mut loaded) = (Vec::new(), Vec::new());
         for _ in 0..LOADS {
             device.clear_module_cache();
@@ -283,13 +286,379 @@ fn loads(device: &Device) -> Result<()> {
             ..Checked::new(format!("{name}, loaded"), Ended::Passed, PROTOCOL)
         }
         .add();
+        texts.push(text);
     }
+    let folder = env::temp_dir().join(format!("colex-kernels-{}", std::process::id()));
+    let kept = kept(&folder, &texts, PROCESSES, own_process);
+    let _ = fs::remove_dir_all(&folder);
+    kept?.report();
     Ok(())
+}
+
+/// The name of the entry of a text.
+fn entry(text: &str) -> Result<&str> {
+    let named = text.split_once(".entry ");
+    let (name, _) = named
+        .and_then(|(_, rest)| rest.split_once('('))
+        .context("a kernel has an entry")?;
+    Ok(name.trim())
+}
+
+/// The variable that tells a process where the texts lie that it loads, and the one with the number of the text to begin with.
+const TEXTS: &str = "COLEX_BENCH_KERNELS";
+const FIRST: &str = "COLEX_BENCH_KERNELS_FIRST";
+
+/// How many processes load the kernels that are kept: each kernel is the first one of as many processes as every other.
+const PROCESSES: usize = 3 * NAMES.len();
+
+/// How often a process loads each kernel after the first time.
+const AGAIN: usize = 4;
+
+/// How the numbers of kept kernels are taken.
+const KEPT_PROTOCOL: &str = "medians over processes of the time from the PTX to a function on the device; the processes begin with each \
+                             kernel in turn, and load one kernel after the other; both caches in a fresh folder, which one process has filled";
+
+/// The time of a load, in milliseconds.
+#[derive(Clone, Debug, PartialEq)]
+struct Load {
+    kernel: usize,
+    /// Whether the process had loaded the kernel before.
+    again: bool,
+    /// From the PTX to a function on the device.
+    whole: f64,
+    /// What of this is the caches and the driver's load.
+    taken: f64,
+    from: From,
+}
+
+/// Where machine code comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum From {
+    /// The library's cache on the disk.
+    Library,
+    /// The driver, which has a cache of its own.
+    Driver,
+    /// The assembler: it was in no cache.
+    Assembler,
+}
+
+impl From {
+    const ALL: [(From, &str); 3] = [
+        (From::Library, "the library's cache"),
+        (From::Driver, "the driver"),
+        (From::Assembler, "assembled anew"),
+    ];
+
+    fn name(self) -> &'static str {
+        let named = From::ALL.into_iter().find(|(from, _)| *from == self);
+        named.map_or("", |(_, name)| name)
+    }
+}
+
+impl Load {
+    fn json(&self) -> Value {
+        json!([
+            self.kernel,
+            self.again,
+            self.whole,
+            self.taken,
+            self.from.name()
+        ])
+    }
+
+    fn parse(found: &Value) -> Option<Load> {
+        let name = found.get(4)?.as_str()?;
+        let from = From::ALL.into_iter().find(|(_, known)| *known == name);
+        Some(Load {
+            kernel: found.get(0)?.as_u64()? as usize,
+            again: found.get(1)?.as_bool()?,
+            whole: found.get(2)?.as_f64()?,
+            taken: found.get(3)?.as_f64()?,
+            from: from?.0,
+        })
+    }
+}
+
+/// Whether this process was started to load kernels.
+pub(in crate::bench) fn is_child() -> bool {
+    env::var_os(TEXTS).is_some()
+}
+
+/// Loads the kernels, and prints what each load took.
+pub(in crate::bench) fn child() -> Result<ExitCode> {
+    let folder = env::var_os(TEXTS).context("the folder of the texts")?;
+    let first: usize = env::var(FIRST)?.parse()?;
+    let texts = (0..).map(|number| fs::read_to_string(text_of(Path::new(&folder), number)));
+    let texts: Vec<String> = texts.map_while(Result::ok).collect();
+    let device = Device::gpu(0)?;
+    let mut loads = Vec::new();
+    for round in 0..=AGAIN {
+        for number in 0..texts.len() {
+            let kernel = (first + number) % texts.len();
+            let text = &texts[kernel];
+            let entry = entry(text)?;
+            device.clear_module_cache();
+            let (whole, function) = timed(|| Ok(device.load_ptx(text, entry)?))?;
+            let ms = |time: &Duration| time.as_secs_f64() * 1e3;
+            let (from, taken) = match function.origin().context("a GPU loads a kernel")? {
+                Origin::Disk { took } => (From::Library, ms(took)),
+                Origin::Whole { took } => (From::Driver, ms(took)),
+                Origin::Assembled {
+                    assembled, loaded, ..
+                } => (From::Assembler, ms(assembled) + ms(loaded)),
+                Origin::Image { .. } => anyhow::bail!("a text is no image"),
+            };
+            loads.push(Load {
+                kernel,
+                again: round > 0,
+                whole,
+                taken,
+                from,
+            });
+        }
+    }
+    let loads: Vec<Value> = loads.iter().map(Load::json).collect();
+    println!("{}", Value::Array(loads));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The file of a text.
+fn text_of(folder: &Path, number: usize) -> PathBuf {
+    folder.join(format!("{number}.ptx"))
+}
+
+/// This program again, for a process that loads kernels.
+fn own_process() -> Result<Command> {
+    let mut command = Command::new(env::current_exe()?);
+    command.args(["bench", "kernels"]);
+    Ok(command)
+}
+
+/// What processes that load kept kernels found.
+#[derive(Debug)]
+struct Kept {
+    loads: Vec<Load>,
+    /// The files and bytes in the folders of the library's cache and of the driver's.
+    caches: [(usize, u64); 2],
+}
+
+/// Fills both caches by one process, and lets others load what is there.
+fn kept(
+    folder: &Path,
+    texts: &[String],
+    processes: usize,
+    process: impl Fn() -> Result<Command>,
+) -> Result<Kept> {
+    let caches = ["library", "driver"].map(|name| folder.join(name));
+    for cache in &caches {
+        fs::create_dir_all(cache).with_context(|| format!("{} cannot be made", cache.display()))?;
+    }
+    for (number, text) in texts.iter().enumerate() {
+        fs::write(text_of(folder, number), text)?;
+    }
+    let run = |first: usize| {
+        let mut child = process()?;
+        child
+            .env(TEXTS, folder)
+            .env(FIRST, first.to_string())
+            .env("COLEX_CACHE", &caches[0])
+            .env("CUDA_CACHE_PATH", &caches[1])
+            .env("CUDA_CACHE_DISABLE", "0");
+        let output = child.output()?;
+        ensure!(
+            output.status.success(),
+            "a process that loads kernels failed: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let line = (said.lines()).find_map(|line| line.find("[[").map(|at| &line[at..]));
+        let loads: Vec<Value> = serde_json::from_str(line.context("it said nothing")?)?;
+        let loads: Option<Vec<Load>> = loads.iter().map(Load::parse).collect();
+        loads.context("a process says something else than its loads")
+    };
+    run(0)?;
+    let loads: Result<Vec<Vec<Load>>> = (0..processes).map(run).collect();
+    let [library, driver] = caches;
+    Ok(Kept {
+        loads: loads?.concat(),
+        caches: [held(&library)?, held(&driver)?],
+    })
+}
+
+/// The number of files under a folder, and their bytes.
+fn held(folder: &Path) -> Result<(usize, u64)> {
+    let mut all = (0, 0);
+    for file in fs::read_dir(folder)? {
+        let file = file?;
+        let found = file.metadata()?;
+        let (files, bytes) = if found.is_dir() {
+            held(&file.path())?
+        } else {
+            (1, found.len())
+        };
+        all = (all.0 + files, all.1 + bytes);
+    }
+    Ok(all)
+}
+
+impl Kept {
+    /// The medians of a kernel's first loads, of its later ones, and of what of these the caches and the driver took.
+    fn medians(&self, kernel: usize) -> Option<[f64; 3]> {
+        let median = |again: bool, of: fn(&Load) -> f64| {
+            let loads = self.loads.iter();
+            let loads = loads.filter(|load| load.kernel == kernel && load.again == again);
+            let times: Vec<f64> = loads.map(of).collect();
+            (!times.is_empty()).then(|| of_all(times)[1])
+        };
+        Some([
+            median(false, |load| load.whole)?,
+            median(true, |load| load.whole)?,
+            median(true, |load| load.taken)?,
+        ])
+    }
+
+    /// Where the loads of a kernel came from, each with how often.
+    fn from(&self, kernel: usize) -> String {
+        let counted = From::ALL.map(|(from, name)| {
+            let is_it = |load: &&Load| load.kernel == kernel && load.from == from;
+            (self.loads.iter().filter(is_it).count(), name)
+        });
+        let seen = counted.iter().filter(|(count, _)| *count > 0);
+        let seen: Vec<String> = seen
+            .map(|(count, name)| format!("{name} {count}"))
+            .collect();
+        seen.join(", ")
+    }
+
+    /// The row of a kernel.
+    fn row(&self, kernel: usize) -> Option<String> {
+        let ([first, again, taken], plain) = (self.medians(kernel)?, self.medians(0)?);
+        Some(format!(
+            "  {:<30} {first:>8.3} {:>6.3} | {again:>8.3} {:>6.3} | {taken:>8.3} {:>6.3} | {}",
+            NAMES[kernel],
+            first / plain[0],
+            again / plain[1],
+            taken / plain[2],
+            self.from(kernel)
+        ))
+    }
+
+    /// Prints a row for each kernel.
+    fn report(&self) {
+        let [library, driver] = self.caches;
+        println!(
+            "\nmilliseconds to load machine code that is kept, each with the ratio to the plain kernel: {KEPT_PROTOCOL}; {} files of {} \
+             bytes in the library's cache, {} of {} in the driver's\n  {:<30} {:>15} | {:>15} | {:>15} | from where, how often",
+            library.0,
+            library.1,
+            driver.0,
+            driver.1,
+            "epilogue",
+            "first of process",
+            "later",
+            "of that, taken"
+        );
+        for (kernel, name) in NAMES.into_iter().enumerate() {
+            let (Some(row), Some(medians)) = (self.row(kernel), self.medians(kernel)) else {
+                continue;
+            };
+            println!("{row}");
+            let [first, again, taken] = medians;
+            Checked {
+                data: json!({
+                    "first ms": first, "later ms": again, "caches and driver ms": taken, "from": self.from(kernel),
+                }),
+                ..Checked::new(format!("{name}, kept"), Ended::Passed, KEPT_PROTOCOL)
+            }
+            .add();
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::calls::library;
+
+    /// Two texts, of which one sets registers: one process fills the caches, and others load from them. The fake driver assembles
+    /// everything at once, and has no cache.
+    #[test]
+    fn kept_kernels_come_from_where_they_are_kept() -> Result<()> {
+        let name = "bench::product::kernels::tests::kept_kernels_come_from_where_they_are_kept";
+        if is_child() {
+            child()?;
+            return Ok(());
+        }
+        let folder = env::temp_dir().join(format!("colex-kept-{}", std::process::id()));
+        let driver = folder.join("driver-library");
+        library::build(&driver, true).map_err(anyhow::Error::msg)?;
+        let text = |body: &str| {
+            format!(
+                ".version 8.0\n.target sm_90a\n.visible .entry k(.param .u32 n)\n{{\n{body}    exit;\n}}\n"
+            )
+        };
+        let texts = [text(""), text("    setmaxnreg.dec.sync.aligned.u32 24;\n")];
+        let found = kept(&folder, &texts, 2, || {
+            let mut command = Command::new(env::current_exe()?);
+            command
+                .args(["--exact", name, "--nocapture", "--test-threads", "1"])
+                .env("LD_LIBRARY_PATH", &driver)
+                .env("FAKE_CUDA", "whole")
+                .env(library::CALLS, folder.join("calls"));
+            Ok(command)
+        });
+        let removed = fs::remove_dir_all(&folder);
+        let found = found?;
+        removed?;
+        let order: Vec<usize> = found.loads.iter().map(|load| load.kernel).collect();
+        let [one, other] = [[0, 1], [1, 0]].map(|order| order.repeat(AGAIN + 1));
+        assert_eq!(order, [one, other].concat());
+        let each = 2 * (AGAIN + 1);
+        assert_eq!(found.from(0), format!("the library's cache {each}"));
+        assert_eq!(found.from(1), format!("the driver {each}"));
+        let ((files, bytes), nothing) = (found.caches[0], found.caches[1]);
+        assert!(files == 1 && bytes > texts[0].len() as u64, "{found:?}");
+        assert_eq!(nothing, (0, 0));
+        for load in &found.loads {
+            assert!(load.whole >= load.taken && load.taken > 0.0, "{load:?}");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_row_of_a_kept_kernel_has_its_ratios() {
+        let load = |kernel, again, whole| Load {
+            kernel,
+            again,
+            whole,
+            taken: whole / 2.0,
+            from: if again {
+                From::Library
+            } else {
+                From::Assembler
+            },
+        };
+        let found = Kept {
+            loads: vec![
+                load(0, false, 4.0),
+                load(1, false, 6.0),
+                load(0, true, 1.0),
+                load(1, true, 1.5),
+                load(0, true, 3.0),
+                load(1, true, 2.0),
+                load(0, true, 2.0),
+                load(1, true, 9.0),
+            ],
+            caches: [(2, 100), (0, 0)],
+        };
+        assert_eq!(
+            found.row(1).as_deref(),
+            Some(
+                "  bias, gelu                        6.000  1.500 |    2.000  1.000 |    1.000  1.000 | the library's cache 3, assembled anew 1"
+            )
+        );
+        assert_eq!(found.row(2), None);
+    }
 
     /// Every formula has a kernel, and one with an epilogue is longer than the plain one.
     #[test]

@@ -453,6 +453,11 @@ impl FromStr for PlanLine {
 }
 
 impl PlanLine {
+    /// Returns the line as it was read.
+    pub(in crate::bench) fn text(&self) -> &str {
+        &self.text
+    }
+
     pub(in crate::bench) fn plan(&self, operands: Operands) -> GemmPlan {
         let mut usual = GemmPlan::new(self.method, operands);
         if let Some(vector) = self.vector {
