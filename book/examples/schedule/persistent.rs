@@ -51,10 +51,10 @@ fn clusters() -> Result<(), Error> {
     // 64 blocks, as there are 64 tiles: 2 along the cluster, 32 clusters.
     assert_eq!(s.grid_shape(132, None)?, Dim3::new(2, 32, 1));
 
-    let [m, n, l] = s.formula(Expr::var("i"));
+    let [m, n, batch] = s.formula(Expr::var("i"));
     println!("{m}");
     println!("{n}");
-    println!("{l}");
+    println!("{batch}");
     // ANCHOR_END: clusters
     Ok(())
 }
