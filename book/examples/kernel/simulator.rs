@@ -483,7 +483,7 @@ fn what_it_counts() -> Result<(), Box<dyn Error>> {
         let load = report.lines.iter().find(|line| loads(&line.instruction));
         let load = load.ok_or("it was executed")?;
         println!(
-            "{pitch} words per row: {} passes, at least {}; {} bank conflicts in all",
+            "{pitch} words per row: passes {}, at least {}; bank conflicts in all: {}",
             load.passes,
             load.least_passes,
             report.bank_conflicts()

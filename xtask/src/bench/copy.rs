@@ -57,7 +57,7 @@ fn group<T: Element>(device: &Device, report: &mut BenchReport) -> Result<()> {
         Contender::new(format!("copy, {}", vector::<T>(&ours)), |device| {
             ours.run(device)
         }),
-        Contender::new("copy, bulk, 16 KiB a block", |device| bulk.run(device)),
+        Contender::new("copy, bulk, 16 KiB per block", |device| bulk.run(device)),
         Contender::new(
             format!("both sides later, {}", vector::<T>(&both)),
             |device| both.run(device),
@@ -78,10 +78,10 @@ fn group<T: Element>(device: &Device, report: &mut BenchReport) -> Result<()> {
     Ok(())
 }
 
-/// `16 bytes per thread`
+/// `16 bytes per access`
 fn vector<T: Element>(call: &CopyCall<'_>) -> String {
-    format!(
-        "{} bytes per access",
-        call.plan().map_or(0, CopyPlan::vector) * T::BYTES as i64
-    )
+    match call.plan().map_or(0, CopyPlan::vector) * T::BYTES as i64 {
+        1 => "1 byte per access".to_string(),
+        bytes => format!("{bytes} bytes per access"),
+    }
 }
