@@ -171,7 +171,7 @@ fn mask() -> Result<(), Box<dyn Error>> {
 
 // ANCHOR: arguments
 /// softmax(Q K^T / 8) V, rows of 64 numbers. If `causal`, query i sees only the keys up to i:
-/// the first query stands at the first key. (In the library the last stands at the last key.)
+/// the first query has the position of the first key.
 pub(crate) fn attention(causal: bool) -> Result<TensorKernel, Box<dyn Error>> {
     let mut k = Builder::new("attention", Arch::Sm80, 128);
     let by_rows = "(1024,_64):(64,_1)";
