@@ -96,7 +96,7 @@ fn coordinates() -> Result<(), Box<dyn Error>> {
     let ones = device.upload(&vec![bf16::ONE; 64 * 16])?;
     let masked = Epilogue::new(Ty::F32, |e| {
         let (row, column) = (e.row(), e.column());
-        // A hash of 32 bits, of which the last two drop a quarter of the elements.
+        // A hash of 32 bits. An element is dropped if the last two are 0: one of four.
         let place = row.to(Ty::U32) * 0x9e37_79b1_i64 + column.to(Ty::U32);
         let mixed = (&place ^ (&place >> 15)) * 0x85eb_ca6b_i64;
         let hash = &mixed ^ (&mixed >> 13);
