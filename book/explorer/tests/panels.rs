@@ -276,7 +276,7 @@ fn what_cute_answers_otherwise_is_said() {
     assert_eq!(
         says("composition", "(4,3):(1,10)", "4:3"),
         "CuTe C++ answers: (2,2):(3,10); \
-         which is wrong: at 2 of 4:3 the answer is 10, but (4,3):(1,10) is 12 there"
+         which is wrong: at index 2, where 4:3 is 6, the answer is 10, but (4,3):(1,10) at 6 is 12"
     );
     assert_eq!(
         says("composition", "(4,3):(1,10)", "6:1"),
@@ -301,7 +301,7 @@ fn what_cute_answers_otherwise_is_said() {
     assert_eq!(
         says("logical_divide", "(4,2):(10,1)", "(1,3):(0,1)"),
         "CuTe C++ answers: ((1,3),(2,2)):((0,10),(30,1)); \
-         which is wrong: at 4 of ((1,3),4):((0,1),3) the answer is 40, but (4,2):(10,1) is 1 there"
+         which is wrong: at index 4, where ((1,3),4):((0,1),3) is 4, the answer is 40, but (4,2):(10,1) at 4 is 1"
     );
     assert_eq!(
         says("downcast", "(1,12):(1,1)", "2"),

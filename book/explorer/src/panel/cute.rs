@@ -178,10 +178,13 @@ fn compose(a: &Layout, b: &Layout, wrong: &mut Option<String>) -> Answer {
     };
     if wrong.is_none() && b.size() <= COMPARED && !a.has_coordinate_values() {
         *wrong = (0..b.size()).find_map(|c| {
-            let truth = b.at(c).and_then(|x| a.at(Unbounded(x))).ok()?;
+            let x = b.at(c).ok()?;
+            let truth = a.at(Unbounded(x)).ok()?;
             let found = answer.at(c).ok()?;
-            (found != truth)
-                .then(|| format!("at {c} of {b} the answer is {found}, but {a} is {truth} there"))
+            (found != truth).then(|| {
+                let place = format!("at index {c}, where {b} is {x}");
+                format!("{place}, the answer is {found}, but {a} at {x} is {truth}")
+            })
         });
         *wrong = wrong.take().map(|what| what.replace('_', ""));
     }
