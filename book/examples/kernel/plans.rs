@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     with_fields()?;
     explain();
     loaded()?;
-    exercise_2();
+    exercise_3();
     Ok(())
 }
 
@@ -102,10 +102,10 @@ fn loaded() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Exercise 2: two squares, the larger of which suits the default plan better.
-fn exercise_2() {
-    println!("\n== exercise_2 ==");
-    // ANCHOR: exercise_2
+/// Exercise 3: two squares, the larger of which suits the default plan better.
+fn exercise_3() {
+    println!("\n== exercise_3 ==");
+    // ANCHOR: exercise_3
     for n in [3072, 3328] {
         let wide = GemmPlan::new(GemmMethod::Hopper, operands(8));
         let narrow = GemmPlan {
@@ -118,5 +118,5 @@ fn exercise_2() {
             println!("{n}: {}", text.lines().next().unwrap_or_default());
         }
     }
-    // ANCHOR_END: exercise_2
+    // ANCHOR_END: exercise_3
 }
