@@ -77,8 +77,9 @@ impl TmaTensor {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails where a tile of it is copied: if there is not one number per mode; if a number may be below 0; or if
-    /// a mode that is moved has several leaves, whose offsets are no sums.
+    /// [`Builder::finish`] fails where a tile of it is copied: if there is not one number per mode; if a number may be below 0; if a
+    /// mode that is moved has several leaves, whose offsets are no sums; or if a number along the mode of stride 1 need not be a
+    /// multiple of 16 bytes, at which every box begins.
     #[must_use]
     pub fn offset_by(&self, by: impl IntoIndices) -> TmaTensor {
         TmaTensor {
@@ -648,16 +649,27 @@ impl Builder {
             (shared, (0..rank_of).map(coordinate).collect())
         });
         let boxes: Vec<(Index, Vec<Index>)> = boxes.collect();
-        for (address, _) in &boxes {
+        for (address, place) in &boxes {
             if address.alignment() % ALIGN != 0 {
                 return refuse(format!(
                     "a box begins at byte {address} of shared memory, which need not be a multiple of {ALIGN}"
+                ));
+            }
+            let aligned = |first: &Index| (first * bytes).alignment() % UNIT == 0;
+            if let Some(first) = place.first().filter(|first| !aligned(first)) {
+                return refuse(format!(
+                    "a box begins at element {first} of the map's first dimension, which need not be a multiple of {} elements, {UNIT} \
+                     bytes: a GPU ends the kernel at any other",
+                    UNIT / bytes
                 ));
             }
         }
         Ok(boxes)
     }
 }
+
+/// What the first coordinate of a box is a multiple of, in bytes. No manual says so; seen on an H200 (`TensorMap::loaded`).
+const UNIT: i64 = 16;
 
 /// The alignment of a box in shared memory in bytes (PTX ISA 5.5.6 and 9.7.9.25.5).
 pub(super) const ALIGN: i64 = 128;

@@ -281,6 +281,51 @@ fn nothing_is_stored_before_a_tensor() {
     );
 }
 
+/// Found by a reader of the rules of TMA: a box that begins between two units of 16 bytes of a row ends the kernel on a GPU, and only the
+/// simulator said so, at run time. The other modes may begin anywhere.
+#[test]
+fn a_box_begins_at_a_multiple_of_16_bytes() {
+    let scene = |k: &mut Builder| {
+        let (a, full) = (map(k), k.barriers(1).at(0));
+        let shared = k.shared_tensor(Ty::Bf16, blocks(SmemSwizzle::B128, &[64, 64]));
+        let n = k.index_argument("n", 0..4096);
+        (a, shared, full, n)
+    };
+    let mut k = hopper();
+    let (a, shared, full, n) = scene(&mut k);
+    k.tma_load(&a.offset_by((&n, 0)), (1, 1), &shared, &full);
+    k.tma_load(
+        &a.offset_by((0, n.min(&500.into()) * 8)),
+        (1, 1),
+        &shared,
+        &full,
+    );
+    k.finish()
+        .expect("rows begin anywhere, and columns at multiples of 8");
+    for by in [1, 2, 4] {
+        let said = refused(hopper(), scene, |k, (a, shared, full, n)| {
+            let columns = n.min(&500.into()) * by;
+            k.tma_load(&a.offset_by((0, columns)), (1, 1), &shared, &full);
+        });
+        assert!(
+            said.starts_with("tma_load: a: a box begins at element ")
+                && said.ends_with(
+                    " of the map's first dimension, which need not be a multiple of 8 elements, 16 bytes: a GPU ends the kernel at any other"
+                ),
+            "{said}"
+        );
+    }
+    assert_eq!(
+        refused(hopper(), scene, |k, (a, shared, _, _)| k.tma_store(
+            &a.offset_by((0, 12)),
+            (1, 0),
+            &shared
+        )),
+        "tma_store: a: a box begins at element 12 of the map's first dimension, which need not be a multiple of 8 elements, 16 bytes: a \
+         GPU ends the kernel at any other"
+    );
+}
+
 /// Found by the mutants: of a tile that several blocks share, a store would write one block's slice.
 #[test]
 fn a_shared_tile_is_not_stored() {
