@@ -124,7 +124,7 @@ fn appended() -> Result<(), Error> {
 fn grouped() -> Result<(), Error> {
     println!("\n== grouped ==");
     // ANCHOR: grouped
-    let a = layout!((_2,_3,_5,_7):(_1,_2,_6,_30));
+    let a = layout!((2,3,5,7):(1,2,6,30));
     let b = a.group(0..2)?;
     let c = b.group(1..3)?;
     println!("{b}");
