@@ -132,7 +132,7 @@ fn recorded_walk() -> Result<(), Box<dyn Error>> {
         ..SimOptions::default()
     };
     let device = Device::simulator_with(Arch::Sm90a, options);
-    // One head, 64 queries and 160 keys: in steps of 32, each ring begins its third turn.
+    // One head, 64 queries and 160 keys: in steps of 32, each ring begins its third round.
     let x = device.upload(&[f16::ONE; 160 * 64])?;
     let mut o = device.poisoned::<f16>(64 * 64)?;
     let (queries, keys) = (x.view((1, 1, 64, 64))?, x.view((1, 1, 160, 64))?);
