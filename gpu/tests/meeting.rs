@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -190,11 +192,7 @@ fn a_rank_that_never_calls() {
                 return String::new();
             }
             let error = meeting.barrier().unwrap_err();
-            assert!(
-                start.elapsed() <= SHORT + SHORT / 2,
-                "{:?}",
-                start.elapsed()
-            );
+            assert!(start.elapsed() < LONG / 2, "{:?}", start.elapsed());
             assert_eq!(error.lost_rank(), Some(2));
             let again = meeting.exchange(b"more").unwrap_err();
             assert_eq!(again.lost_rank(), Some(2));
@@ -379,7 +377,7 @@ fn a_rank_that_never_arrives() {
         (error.to_string().as_str(), error.lost_rank()),
         (why, Some(2))
     );
-    assert!(start.elapsed() < 2 * SHORT);
+    assert!(start.elapsed() < LONG / 2);
 }
 
 #[test]
@@ -390,7 +388,7 @@ fn rank_0_never_listens() {
     let error = Meeting::join(address, 1, 2, SHORT).unwrap_err().to_string();
     let begin = format!("rank 0 of the meeting cannot be reached at {address} within 800ms: ");
     assert!(error.starts_with(&begin), "{error}");
-    assert!(start.elapsed() >= SHORT && start.elapsed() < 3 * SHORT);
+    assert!(start.elapsed() >= SHORT && start.elapsed() < LONG / 2);
 }
 
 /// Rank 0 may come last.
@@ -497,11 +495,12 @@ fn strangers_are_refused() {
 fn a_rank_is_missed_among_many_strangers() {
     let (address, first) = rank_0(2, SHORT);
     let start = Instant::now();
+    let has_ended = Arc::new(AtomicBool::new(false));
     let flood = |_| {
+        let has_ended = Arc::clone(&has_ended);
         thread::spawn(move || {
             let mut open = Vec::new();
-            while start.elapsed() < 2 * SHORT {
-                // Behind the end no one listens.
+            while start.elapsed() < LONG && !has_ended.load(Ordering::Relaxed) {
                 open.push(TcpStream::connect(address));
                 if open.len() == 64 {
                     open.clear();
@@ -511,7 +510,8 @@ fn a_rank_is_missed_among_many_strangers() {
     };
     let floods: Vec<_> = (0..4).map(flood).collect();
     let said = first.join().unwrap();
-    assert!(start.elapsed() < 2 * SHORT, "{:?}", start.elapsed());
+    has_ended.store(true, Ordering::Relaxed);
+    assert!(start.elapsed() < LONG / 2, "{:?}", start.elapsed());
     assert!(
         said.starts_with("rank 1 did not come within 600ms"),
         "{said}"

@@ -370,7 +370,7 @@ mod planted {
         let cache = cache.clone();
         thread::spawn(move || sender.send(cache.find(&KEY)));
         receiver
-            .recv_timeout(Duration::from_secs(5))
+            .recv_timeout(Duration::from_secs(60))
             .expect("a look into the cache ends")
     }
 
@@ -461,7 +461,8 @@ mod planted {
         file.set_len(1 << 40).unwrap();
         let started = Instant::now();
         assert_eq!(found_soon(&cache.0), None);
-        assert!(started.elapsed() < Duration::from_secs(1));
+        // To read a tebibyte takes minutes.
+        assert!(started.elapsed() < Duration::from_secs(20));
         heals(&cache.0);
     }
 
