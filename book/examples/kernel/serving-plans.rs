@@ -41,7 +41,7 @@ fn call() -> Result<(), Box<dyn Error>> {
     );
     let mut o = device.poisoned::<f16>(8 * 64)?;
     let queries = (1, 8, 1, 64);
-    // 2048 keys of 2 heads. A row begins 66 elements after the last one, which are 132 bytes.
+    // 2048 keys of 2 heads. A row begins 66 elements, or 132 bytes, after the one before it.
     let keys = View::new(&k, "(1,2,2048,64):(0,135168,66,1)")?;
     let said = Attention::new(&q.view(queries)?, &keys, &keys, &o.view_mut(queries)?).explain()?;
     println!("{}", said.lines().last().unwrap_or_default());
