@@ -123,7 +123,7 @@ fn walk() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Checks the walk of the library's kernel, as the simulator saw it.
+/// Checks the recorded run of the library's kernel.
 fn recorded_walk() -> Result<(), Box<dyn Error>> {
     println!("\n== recorded ==");
     // ANCHOR: recorded
@@ -132,7 +132,7 @@ fn recorded_walk() -> Result<(), Box<dyn Error>> {
         ..SimOptions::default()
     };
     let device = Device::simulator_with(Arch::Sm90a, options);
-    // One head, 64 queries and 160 keys: in steps of 32, each ring begins its third round.
+    // One head, 64 queries and 160 keys: in blocks of 32, each ring begins its third round.
     let x = device.upload(&[f16::ONE; 160 * 64])?;
     let mut o = device.poisoned::<f16>(64 * 64)?;
     let (queries, keys) = (x.view((1, 1, 64, 64))?, x.view((1, 1, 160, 64))?);
@@ -195,7 +195,7 @@ fn recorded_walk() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Checks the walk of the library's Ampere kernel, whose stages are groups of asynchronous copies.
+/// Checks the recorded run of the library's Ampere kernel, whose stages are groups of asynchronous copies.
 fn recorded_groups() -> Result<(), Box<dyn Error>> {
     println!("\n== recorded_groups ==");
     // ANCHOR: recorded_groups
@@ -220,7 +220,7 @@ fn recorded_groups() -> Result<(), Box<dyn Error>> {
     let mut pipeline = recorded(&events, 0)?.pipeline;
     println!("{} states", check(&pipeline)?.states);
 
-    // The first warp of four begins the loads of a step before it waits for the others.
+    // The first warp of four begins the loads of a pass before it waits for the others.
     let warp = pipeline
         .actors
         .iter()
