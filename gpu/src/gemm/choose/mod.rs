@@ -362,8 +362,8 @@ mod h200 {
     /// 14 to 23 for 8.
     pub(super) const IN_TURN: [f64; 2] = [3.4, 2.4];
     /// By pingpong, the instructions beyond the time of the special functions also delay the main loop of the other consumer, in parts of
-    /// 128 bytes: GELU by erf added 16 to 25 clocks for 128 elements of each of up to 122 tiles of a block, GELU by tanh up to 2. In parts
-    /// of 64 bytes, both added up to 4 for each of 41 and 81 tiles.
+    /// 128 bytes: of blocks of 4 to 122 tiles, GELU by erf added 16 to 34 clocks for 128 elements of each tile, GELU by tanh up to 7. In
+    /// parts of 64 bytes they added up to 9 and 4.
     pub(super) const DELAY: [f64; 2] = [2.5, 0.0];
     /// An epilogue by pingpong takes that many times as long, with parts of 128 bytes and of 64: one warpgroup stores the tile, and not
     /// two, beside the loads of the other's.
