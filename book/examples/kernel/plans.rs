@@ -95,7 +95,7 @@ fn with_epilogue() {
     let device = Device::simulator(Arch::Sm90a);
     let plain = GemmProblem::new(8192, 8192, 8192);
     let work = EpilogueWork {
-        instructions: 3, // the residual is converted, and it and a bias are added
+        instructions: 3, // two conversions and two sums in place of a product with alpha
         special_functions: 0,
         tensor_bytes: 2, // the residual's: it varies along M and N
     };
