@@ -25,7 +25,7 @@ pub use crate::copy::loop_nest::{Loop, LoopNest};
 pub use crate::copy::plan::{CopyMethod, CopyPlan};
 pub use crate::gemm;
 pub use crate::gemm::Gemm;
-pub use crate::gemm::problem::{GemmElement, GemmProblem};
+pub use crate::gemm::problem::{EpilogueWork, GemmElement, GemmProblem};
 pub use crate::method::Compute;
 pub use crate::reference;
 pub use colex_atom::Major;

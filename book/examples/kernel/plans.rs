@@ -4,7 +4,7 @@
 
 use colex_atom::{Arch, Ty};
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
-use colex_gpu::kernels::{GemmProblem, Major};
+use colex_gpu::kernels::{EpilogueWork, GemmProblem, Major};
 use colex_gpu::{Device, Gemm};
 use half::bf16;
 use std::error::Error;
@@ -13,6 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     mapped();
     with_fields()?;
     explain();
+    with_epilogue();
     loaded()?;
     exercise_3();
     Ok(())
@@ -85,6 +86,29 @@ fn explain() {
         plan.explain(&problem, &Device::simulator(Arch::Sm90a))
     );
     // ANCHOR_END: explain
+}
+
+/// What the model chooses for a large product, and for one with a residual.
+fn with_epilogue() {
+    println!("\n== with_epilogue ==");
+    // ANCHOR: with_epilogue
+    let device = Device::simulator(Arch::Sm90a);
+    let plain = GemmProblem::new(8192, 8192, 8192);
+    let work = EpilogueWork {
+        instructions: 3, // two conversions and two sums in place of a product with alpha
+        special_functions: 0,
+        tensor_bytes: 2, // the residual's: it varies along M and N
+    };
+    let residual = GemmProblem {
+        epilogue: Some(work),
+        ..plain
+    };
+    for problem in [plain, residual] {
+        let plan = GemmPlan::alternatives(&problem, operands(8), &device)[0];
+        let text = plan.explain(&problem, &device);
+        println!("{}", text.lines().next().unwrap_or_default());
+    }
+    // ANCHOR_END: with_epilogue
 }
 
 /// Loads every kernel that a call may need.

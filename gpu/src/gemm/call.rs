@@ -37,7 +37,7 @@ use super::groups::tiles;
 use super::groups::{self, Groups};
 use super::plan::{Division, GemmPlan, Operands, vector};
 use super::prepared::{GemmKernel, GemmShape, PreparedGemms, Role, Wish};
-use super::problem::{MOST, check_extent, holds_f32};
+use super::problem::{EpilogueWork, MOST, check_extent, holds_f32};
 use super::sm90::{WARPGROUP_THREADS, WORKSPACE, counted_along_k, numbers_of_parts};
 use crate::autotune::Autotune;
 use crate::calls::{Addresses, Call, KernelOf, PreparedLaunch, Shape, same_device};
@@ -1126,7 +1126,10 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         check_compute::<T>(&problem)?;
         let problem = GemmProblem {
             compute: self.computed(),
-            epilogue_slots: (self.epilogue.as_ref()).map_or(0, Epilogue::slots_beyond_scaled),
+            epilogue: (self.epilogue.as_ref()).map(|own| EpilogueWork {
+                tensor_bytes: self.given.bytes_along_both(),
+                ..own.work_beyond_scaled()
+            }),
             keeps_sides: (self.epilogue.as_ref())
                 .is_some_and(|own| own.closures().next().is_some()),
             ..problem

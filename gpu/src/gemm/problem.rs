@@ -112,14 +112,44 @@ pub struct GemmProblem {
     pub beta: f64,
     /// The accumulator type; `None` for [`GemmElement::COMPUTE`] of the operands.
     pub compute: Option<Compute>,
-    /// The slots of arithmetic that an epilogue of the caller takes for each element of C beyond those of the scaled sum, as
-    /// [`Formula::issue_slots`] counts them. The choice of a plan reads them; a kernel does not.
-    ///
-    /// [`Formula::issue_slots`]: colex_tensor::Formula::issue_slots
-    pub epilogue_slots: u32,
+    /// What an epilogue of the caller does for each element of C; `None` if C is the scaled sum. The choice of a plan reads it; a
+    /// kernel does not.
+    pub epilogue: Option<EpilogueWork>,
     /// Whether a chosen plan keeps A and B in their places. In a swapped product, neighbouring columns of C belong to different threads,
     /// which a closure of the epilogue may need in one.
     pub keeps_sides: bool,
+}
+
+/// What an epilogue of the caller does for each element of C beyond the scaled sum, as far as the choice of a plan knows it.
+///
+/// ```
+/// use colex_atom::{Arch, Ty};
+/// use colex_gpu::Device;
+/// use colex_gpu::kernels::gemm::{GemmPlan, Operands};
+/// use colex_gpu::kernels::{EpilogueWork, GemmProblem, Major};
+/// use colex_sched::pipeline::Schedule;
+///
+/// let majors = [Major::Second; 3];
+/// let operands = Operands { ab: Ty::Bf16, c: Ty::Bf16, majors, vectors: [8; 3], beta: false, gated: false };
+/// let device = Device::simulator(Arch::Sm90a);
+/// let first = |problem: &GemmProblem| GemmPlan::alternatives(problem, operands, &device)[0];
+/// let plain = GemmProblem::new(8192, 8192, 8192);
+/// assert_eq!(first(&plain).schedule, Schedule::Cooperative);
+/// // A residual of 16 bits and a bias: consumers that take tiles in turn hide what they cost.
+/// let work = EpilogueWork { instructions: 3, special_functions: 0, tensor_bytes: 2 };
+/// let residual = GemmProblem { epilogue: Some(work), ..plain };
+/// assert_eq!(first(&residual).schedule, Schedule::Pingpong);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EpilogueWork {
+    /// Instructions of its formulas: the steps of a [`Formula`](colex_tensor::Formula) but inputs and constants.
+    pub instructions: u32,
+    /// Those of them that the special function units execute
+    /// ([`Formula::special_functions`](colex_tensor::Formula::special_functions)).
+    pub special_functions: u32,
+    /// Bytes of elements that it reads from tensors which vary along both modes of C, such as a residual. A tensor that varies along one
+    /// of them, such as a bias, counts by its instructions alone.
+    pub tensor_bytes: u32,
 }
 
 /// The largest stride that a kernel takes as it is.
@@ -141,7 +171,7 @@ impl GemmProblem {
             alpha: 1.0,
             beta: 0.0,
             compute: None,
-            epilogue_slots: 0,
+            epilogue: None,
             keeps_sides: false,
         }
     }

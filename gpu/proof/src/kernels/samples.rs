@@ -6,6 +6,7 @@ use colex_layout::Layout;
 use super::attention::WIDTHS;
 use super::fragments::{self, RegisterPlace, TYPES, formula, is_there};
 use super::gathers;
+use super::plans::listed::of_both_lists;
 use super::reductions::{self, Body};
 use crate::sample::Sample;
 use crate::sweep::Random;
@@ -726,6 +727,54 @@ fn products() -> Result<Vec<Sample>, Error> {
     for plan in pingpong_plans() {
         all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, 168));
     }
+    all.extend(with_epilogues()?);
+    Ok(all)
+}
+
+/// Products with the epilogues of `cargo xtask bench epilogue`, by the plans that only a product with an epilogue chooses.
+fn with_epilogues() -> Result<Vec<Sample>, Error> {
+    let gelu = |is_tanh: bool| {
+        Epilogue::new(Ty::F32, |e| {
+            let x = e.accumulator() + e.tensor("columns", Ty::Bf16).to(Ty::F32);
+            if is_tanh { x.gelu_tanh() } else { x.gelu() }.to(Ty::Bf16)
+        })
+    };
+    let residual = Epilogue::new(Ty::F32, |e| {
+        let [bias, all] = ["columns", "all"].map(|name| e.tensor(name, Ty::Bf16).to(Ty::F32));
+        (e.accumulator() + bias + all).to(Ty::Bf16)
+    });
+    let scales = Epilogue::new(Ty::F32, |e| {
+        let [rows, columns] = ["rows", "columns"].map(|name| e.tensor(name, Ty::Bf16).to(Ty::F32));
+        (e.accumulator() * rows * columns).to(Ty::Bf16)
+    });
+    let device = Device::simulator(Arch::Sm90a);
+    let memory = device.zeros::<bf16>(512 * 512)?;
+    let mut output = device.zeros::<bf16>(512 * 512)?;
+    let (a, c) = (memory.view((512, 512))?, output.view_mut((512, 512))?);
+    let of = |layout: &str| View::new(&memory, layout);
+    let (rows, columns) = (of("(512,512):(1,0)")?, of("(512,512):(0,1)")?);
+    let product = Gemm::new(&a, &a, &c);
+    let mut all = Vec::new();
+    for epilogue in [gelu(false)?, gelu(true)?, residual?, scales?] {
+        let mut gemm = product.clone().epilogue(&epilogue);
+        for (name, view) in [("rows", &rows), ("columns", &columns), ("all", &a)] {
+            if epilogue.inputs().any(|input| input.name == name) {
+                gemm = gemm.tensor(name, view);
+            }
+        }
+        let mut own = Vec::new();
+        gemm.prepare_with(|operands, arch| {
+            let plain = GemmPlan::candidates(operands, arch);
+            own = GemmPlan::candidates_with_epilogue(operands, arch);
+            own.retain(|plan| !plain.contains(plan));
+            Ok(plain[0])
+        })?;
+        for plan in own {
+            let call = gemm.prepare_with(|_, _| Ok(plan))?;
+            let kernel = call.built().map(|built| built.kernel.clone());
+            all.extend(kernel.map(|kernel| Sample::new(kernel, 168)));
+        }
+    }
     Ok(all)
 }
 
@@ -777,8 +826,8 @@ pub fn pingpong_plans() -> Vec<GemmPlan> {
     plans
 }
 
-/// Returns the plans that a call on Hopper chooses among, for matrices whose rows are read by `vector` elements. C has the
-/// type of 16-bit factors, or that of the accumulators.
+/// Returns the plans that a call on Hopper chooses among, with an epilogue and without, for matrices whose rows are read by `vector`
+/// elements. C has the type of 16-bit factors, or that of the accumulators.
 pub fn listed_plans(ty: Ty, vector: i64) -> Vec<GemmPlan> {
     let c = match ty {
         Ty::Tf32 => Ty::F32,
@@ -793,5 +842,5 @@ pub fn listed_plans(ty: Ty, vector: i64) -> Vec<GemmPlan> {
         beta: false,
         gated: false,
     };
-    GemmPlan::candidates(operands, Arch::Sm90a)
+    of_both_lists(operands)
 }

@@ -126,6 +126,21 @@ pub(super) fn list<'n>(names: impl Iterator<Item = &'n str>) -> String {
     }
 }
 
+impl GivenTensor {
+    /// Whether its elements change along M and along N.
+    fn varies_along_both(&self) -> bool {
+        let Some(layout) = self.layout.as_ref().filter(|layout| !layout.is_leaf()) else {
+            return false;
+        };
+        let changes = |mode: Layout| {
+            let leaves = mode.leaves();
+            let mut leaves = leaves.iter();
+            leaves.any(|leaf| leaf.extent.value() > 1 && leaf.stride.coefficient().value() != 0)
+        };
+        layout.modes().take(2).all(changes)
+    }
+}
+
 impl<'a> Given<'a> {
     pub(crate) fn scalar(&mut self, name: &str, value: f64) {
         self.scalars.retain(|(known, _)| known != name);
@@ -217,6 +232,14 @@ impl<'a> Given<'a> {
         self.tensors
             .iter()
             .map(|given| (&given.name[..], given.bytes))
+    }
+
+    /// The bytes of elements, for each of C, that are read from tensors which vary along both of its modes.
+    pub(crate) fn bytes_along_both(&self) -> u32 {
+        let read = self.tensors.iter().filter(|given| !given.is_output);
+        let both = read.filter(|given| given.varies_along_both());
+        let bytes = both.map(|given| given.element_bytes as u32);
+        bytes.fold(0, u32::saturating_add)
     }
 
     /// The memory of the tensors, and of the lists of their rows.

@@ -13,7 +13,7 @@ use colex_tensor::{Builder, Expr, Formula, Fragment, Round};
 use super::arguments::list;
 use super::closure::{EpilogueClosure, EpilogueElements, known, register};
 use crate::error::{Error, ErrorKind};
-use crate::gemm::problem::MOST_EXTENT;
+use crate::gemm::problem::{EpilogueWork, MOST_EXTENT};
 
 /// What becomes of the accumulators of a product, element by element: a formula for C, and formulas for further outputs.
 ///
@@ -250,8 +250,8 @@ pub(crate) fn nothing(ty: Ty) -> Expr {
     }
 }
 
-/// The slots of [`Epilogue::scaled`].
-fn scaled_slots(accumulator: Ty, c: Ty, reads_c: bool) -> u32 {
+/// The instructions of [`Epilogue::scaled`].
+fn scaled_instructions(accumulator: Ty, c: Ty, reads_c: bool) -> u32 {
     let wide = match accumulator {
         Ty::S32 => Ty::F64,
         ty => ty,
@@ -1015,24 +1015,29 @@ impl Epilogue {
         formulas.chain(reduced).chain(arguments).any(is_c)
     }
 
-    /// The slots of arithmetic of one element of C beyond those of the scaled sum, which every product has: those of all outputs and
-    /// vectors, and of what closures are given.
-    pub(crate) fn slots_beyond_scaled(&self) -> u32 {
+    /// The work for one element of C beyond the scaled sum, which every product has: that of all outputs and vectors, and of what
+    /// closures are given. What the tensors of a call vary along, an epilogue does not know.
+    pub(crate) fn work_beyond_scaled(&self) -> EpilogueWork {
         let accumulator = self.0.inputs[0].ty;
         let c = self.0.outputs[0].formula.ty();
-        let scaled = scaled_slots(accumulator, c, self.reads_c());
-        self.issue_slots().saturating_sub(scaled)
+        let scaled = scaled_instructions(accumulator, c, self.reads_c());
+        let special_functions = self.sum_of(Formula::special_functions);
+        // A special function has 8 slots.
+        let more = special_functions.saturating_mul(7);
+        let instructions = self.sum_of(Formula::issue_slots).saturating_sub(more);
+        EpilogueWork {
+            instructions: instructions.saturating_sub(scaled),
+            special_functions,
+            tensor_bytes: 0,
+        }
     }
 
-    fn issue_slots(&self) -> u32 {
+    fn sum_of(&self, count: impl Fn(&Formula) -> u32) -> u32 {
         let outputs = self.outputs().map(|output| &output.formula);
         let reduced = self.reductions().map(|one| &one.formula);
         let arguments = self.closures().flat_map(|closure| &closure.arguments);
-        let slots = outputs
-            .chain(reduced)
-            .chain(arguments)
-            .map(Formula::issue_slots);
-        slots.fold(0, u32::saturating_add)
+        let counts = outputs.chain(reduced).chain(arguments).map(count);
+        counts.fold(0, u32::saturating_add)
     }
 
     /// Returns the closures, in the order of their inputs.

@@ -107,7 +107,10 @@ pub(super) fn registers(device: &Device) -> Result<String> {
         beta: false,
         gated: false,
     };
-    for plan in GemmPlan::candidates(operands, arch) {
+    let plain = GemmPlan::candidates(operands, arch);
+    let mut with_epilogue = GemmPlan::candidates_with_epilogue(operands, arch);
+    with_epilogue.retain(|plan| !plain.contains(plan));
+    for plan in plain.into_iter().chain(with_epilogue) {
         if plan.method == GemmMethod::Hopper {
             load(plan.to_string(), plan.build(arch)?)?;
         }

@@ -1,4 +1,4 @@
-//! The kernels of the list of plans, in every order of the matrices: for the simulator and the assembler.
+//! The kernels of the lists of plans, in every order of the matrices: for the simulator and the assembler.
 //!
 //! `COLEX_LISTED` says how many: a number of each type in each order, or `all`. A test runs them on the simulator, and
 //! `cargo xtask verify --only "ptxas, kernels"` puts them before the assembler.
@@ -18,7 +18,7 @@ use super::super::gemm::{GemmCase, orders};
 use crate::sample::Sample;
 use crate::sweep::Random;
 
-/// The types of A and B, and of C, that the list has plans for.
+/// The types of A and B, and of C, that the lists have plans for.
 const TYPES: [[Ty; 2]; 6] = [
     [Ty::Bf16, Ty::Bf16],
     [Ty::Bf16, Ty::F32],
@@ -76,7 +76,8 @@ impl ListedPlan {
         }
     }
 
-    /// Returns every plan that a call on `sm_90a` may choose: for all types, orders and alignments, with C read and not.
+    /// Returns every plan that a call on `sm_90a` may choose, with an epilogue and without: for all types, orders and alignments, with C
+    /// read and not.
     pub fn every() -> Vec<ListedPlan> {
         let mut all = Vec::new();
         for types in TYPES {
@@ -84,8 +85,7 @@ impl ListedPlan {
                 for accesses in ACCESSES {
                     for beta in [false, true] {
                         let operands = operands(types, majors, accesses, beta);
-                        let plans = GemmPlan::candidates(operands, Arch::Sm90a);
-                        all.extend(plans.into_iter().map(ListedPlan));
+                        all.extend(of_both_lists(operands).into_iter().map(ListedPlan));
                     }
                 }
             }
@@ -95,7 +95,7 @@ impl ListedPlan {
         all
     }
 
-    /// Returns some of the plans: `each` of every type in every order, of the rows of the list in turn and of other facts by chance.
+    /// Returns some of the plans: `each` of every type in every order, of the rows of the lists in turn and of other facts by chance.
     pub fn some(each: usize, seed: u64) -> Vec<ListedPlan> {
         let mut r = Random::of(seed, "listed");
         let mut all = Vec::new();
@@ -105,7 +105,7 @@ impl ListedPlan {
                 for _ in 0..each {
                     let (types, accesses, beta) = (r.one(&of), r.one(&ACCESSES), r.one_in(2));
                     let operands = operands(types, majors, accesses, beta);
-                    let plans = GemmPlan::candidates(operands, Arch::Sm90a);
+                    let plans = of_both_lists(operands);
                     all.push(ListedPlan(plans[(seed as usize + all.len()) % plans.len()]));
                 }
             }
@@ -198,6 +198,18 @@ impl ListedPlan {
         let sum = sum.map(|sum| Sample::new(sum.kernel, 96));
         Ok([product].into_iter().chain(sum).collect())
     }
+}
+
+/// Returns the candidates on `sm_90a` for these operands, and behind them those that only a product with an epilogue has.
+pub(in crate::kernels) fn of_both_lists(operands: Operands) -> Vec<GemmPlan> {
+    let mut all = GemmPlan::candidates(operands, Arch::Sm90a);
+    let more = GemmPlan::candidates_with_epilogue(operands, Arch::Sm90a);
+    let own: Vec<GemmPlan> = more
+        .into_iter()
+        .filter(|plan| !all.contains(plan))
+        .collect();
+    all.extend(own);
+    all
 }
 
 /// Matrices of such types, orders and accesses.

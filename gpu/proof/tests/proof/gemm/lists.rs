@@ -108,7 +108,7 @@ fn one(device: &Device, r: &mut Random) -> Result<(), String> {
         // A plan of the list, or the usual one.
         let mut plans = Vec::new();
         let usual = product.prepare_with(|operands, arch| {
-            plans = GemmPlan::candidates(operands, arch);
+            plans = GemmPlan::candidates_with_epilogue(operands, arch);
             Ok(GemmPlan::new(colex_gpu::gemm::GemmMethod::Simt, operands))
         });
         usual.map_err(text)?;

@@ -181,6 +181,30 @@ impl Expr {
     }
 }
 
+/// Whether the special function units execute a step.
+fn is_special_function(step: &Step) -> bool {
+    let Step::Unary(op, _) = step else {
+        return false;
+    };
+    match op {
+        UnaryOp::Cos
+        | UnaryOp::Ex2
+        | UnaryOp::Lg2
+        | UnaryOp::Rcp
+        | UnaryOp::Rsqrt
+        | UnaryOp::Sin
+        | UnaryOp::Sqrt
+        | UnaryOp::Tanh => true,
+        UnaryOp::Abs
+        | UnaryOp::Bfind
+        | UnaryOp::Brev
+        | UnaryOp::Clz
+        | UnaryOp::Neg
+        | UnaryOp::Not
+        | UnaryOp::Popc => false,
+    }
+}
+
 impl Formula {
     /// Returns the expression over [inputs](Expr::input).
     ///
@@ -291,32 +315,25 @@ impl Formula {
     pub fn issue_slots(&self) -> u32 {
         let of = |step: &Step| match step {
             Step::Input(..) | Step::Real(_) | Step::Integer(_) | Step::Holds(_) => 0,
-            Step::Unary(op, _) => match op {
-                UnaryOp::Cos
-                | UnaryOp::Ex2
-                | UnaryOp::Lg2
-                | UnaryOp::Rcp
-                | UnaryOp::Rsqrt
-                | UnaryOp::Sin
-                | UnaryOp::Sqrt
-                | UnaryOp::Tanh => 8,
-                UnaryOp::Abs
-                | UnaryOp::Bfind
-                | UnaryOp::Brev
-                | UnaryOp::Clz
-                | UnaryOp::Neg
-                | UnaryOp::Not
-                | UnaryOp::Popc => 1,
-            },
-            Step::Convert(..)
-            | Step::Binary(..)
-            | Step::Fma(_)
-            | Step::Select(_)
-            | Step::Compare(..)
-            | Step::Both(..)
-            | Step::Not(_) => 1,
+            step if is_special_function(step) => 8,
+            _ => 1,
         };
         self.steps.iter().map(of).sum()
+    }
+
+    /// Returns the number of steps that the special function units execute: powers, logarithms, reciprocals, roots, sines, cosines
+    /// and the hyperbolic tangent. They take 8 of the [slots](Formula::issue_slots) each, and one instruction.
+    ///
+    /// ```
+    /// # use colex_tensor::{Formula, prelude::*};
+    /// let x = Expr::input(0, Ty::F32);
+    /// assert_eq!(x.fma(2.0, x.exp2()).formula()?.special_functions(), 1);
+    /// assert_eq!(x.gelu_tanh().formula()?.special_functions(), 2);
+    /// # Ok::<(), colex_tensor::Error>(())
+    /// ```
+    pub fn special_functions(&self) -> u32 {
+        let found = self.steps.iter().filter(|step| is_special_function(step));
+        found.fold(0, |count: u32, _| count.saturating_add(1))
     }
 
     /// Returns the value over inputs, as [`Expr::evaluate`] does.
