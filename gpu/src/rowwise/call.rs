@@ -494,6 +494,7 @@ impl Planned for RowwisePlan {
             RowStorage::Registers | RowStorage::Shifted | RowStorage::Passes { kept: 0 } => 1,
             RowStorage::Ahead { rows, .. } => rows,
             RowStorage::Alternating { slots, .. } | RowStorage::Teams { slots, .. } => slots,
+            RowStorage::Divided { .. } => self.storage.chunks(),
             RowStorage::Passes { .. } => STREAMED,
         };
         let traffic = Traffic {
@@ -518,6 +519,7 @@ impl Planned for RowwisePlan {
             | RowStorage::Ahead { .. }
             | RowStorage::Alternating { .. }
             | RowStorage::Teams { .. }
+            | RowStorage::Divided { .. }
             | RowStorage::Shifted => RowStorage::Passes { kept: 0 },
             RowStorage::Passes { .. } => RowStorage::Registers,
         };
