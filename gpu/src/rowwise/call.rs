@@ -453,8 +453,14 @@ impl Planned for RowwisePlan {
         if !default.is_ok_and(|default| default == *self) {
             return None;
         }
+        let rate = device.rates().memory() as f64 / 1e6;
+        if let RowStorage::Divided { .. } = self.storage {
+            return Some(format!(
+                "The memory of the device moves {rate:.1} TB per second: from 4 TB per second on, registers and shared memory hold a row of \
+                 this length together, so that a multiprocessor has several at once."
+            ));
+        }
         if self.is_in_turn(problem, device.arch(), device.rates()) {
-            let rate = device.rates().memory() as f64 / 1e6;
             return Some(format!(
                 "The memory of the device moves {rate:.1} TB per second: two groups of threads take rows of more than 192 KiB in turn from 4 TB \
                  per second on, and rows of more than 256 KiB at any rate."

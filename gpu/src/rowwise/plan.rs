@@ -217,6 +217,21 @@ const DIVIDED_THREADS: i64 = 1024;
 /// The most bytes of a divided row that a thread has in registers.
 const DIVIDED_BYTES: i64 = 128;
 
+/// Rows of a softmax or log-softmax that registers and shared memory hold together by default, on a fast memory.
+struct DividedRows {
+    /// The bytes of an element.
+    size: i64,
+    /// The bytes of a row above which it is one of these, and the most.
+    bytes: [i64; 2],
+    /// The blocks of a row, the threads of a block, and the blocks of a multiprocessor.
+    of_row: [i64; 3],
+    /// Whether the launch has a cluster for each row. Otherwise it has as many as run at once.
+    is_of_all: bool,
+}
+
+/// The lengths of rows that registers and shared memory hold together by default: none, before they are measured.
+const DIVIDED: &[DividedRows] = &[];
+
 /// The bytes of a row's part that a block has of rows one after the other, those of each of two blocks beside each other, and
 /// the threads of both kinds.
 const AHEAD_BYTES: i64 = 65536;
@@ -730,7 +745,9 @@ impl RowwisePlan {
         let in_turn = || plan.in_turn(problem, arch, rates?);
         let of_teams = || plan.of_teams(problem, arch, rates?).map(|(teams, _)| teams);
         let shifted = plan.shifted(problem);
-        let held = shifted.or(in_registers).or_else(in_turn);
+        let divided = || plan.divided_by_default(problem, arch, rates?);
+        let held = shifted.or(in_registers).or_else(divided);
+        let held = held.or_else(in_turn);
         let plan = match held.or_else(of_teams).or_else(ahead) {
             Some(plan) if plan.storage == RowStorage::Registers => RowwisePlan {
                 rows: match plan.blocks {
@@ -835,6 +852,35 @@ impl RowwisePlan {
             ..plan
         });
         threads.find(|plan| plan.accesses * vector <= AHEAD_ELEMENTS)
+    }
+
+    /// The plan whose rows registers and shared memory hold together: of the lengths for which it was measured to be faster.
+    fn divided_by_default(
+        &self,
+        problem: &RowwiseProblem,
+        arch: Arch,
+        rates: Rates,
+    ) -> Option<RowwisePlan> {
+        let row = product([problem.columns(), self.size()]);
+        let is_one = rates.memory() >= FAST && self.has_powers() && self.has_room(arch);
+        let mut all = DIVIDED.iter().filter(|_| is_one);
+        let of =
+            all.find(|of| of.size == self.size() && of.bytes[0] < row && row <= of.bytes[1])?;
+        let [blocks, threads, beside] = of.of_row;
+        let plan = RowwisePlan::divided(problem, arch, blocks, [threads, beside]).ok()?;
+        let RowStorage::Divided { held, kept, .. } = plan.storage else {
+            return None;
+        };
+        let storage = RowStorage::Divided {
+            held,
+            kept,
+            clusters: MOST_CLUSTERS,
+        };
+        Some(if of.is_of_all {
+            RowwisePlan { storage, ..plan }
+        } else {
+            plan
+        })
     }
 
     /// The plan whose groups of threads take rows in turn: of the lengths, types and functions for which it was measured to be faster.
