@@ -134,6 +134,7 @@ impl Error {
             ErrorKind::Rowwise(
                 RowwiseError::Columns { .. }
                 | RowwiseError::Beyond { .. }
+                | RowwiseError::Full { .. }
                 | RowwiseError::OfTeams { .. },
             )
             | ErrorKind::Quantise(QuantiseError::Held { .. })
@@ -887,6 +888,11 @@ pub(crate) enum RowwiseError {
         "the plan's last tile begins {beyond} columns behind the row: it may begin {most} behind it"
     )]
     Beyond { beyond: i64, most: i64 },
+    #[error(
+        "the plan's registers and shared memory hold rows that reach into the last chunk, of more than {full} columns, and the call has \
+         {columns}: a plan of fewer chunks takes it"
+    )]
+    Full { full: i64, columns: i64 },
     #[error(
         "the plan's accesses go to shared memory by asynchronous copies: these take 4, 8 or 16 bytes, and architectures since \
          sm_80 have them (this one is {arch})"

@@ -453,8 +453,14 @@ impl Planned for RowwisePlan {
         if !default.is_ok_and(|default| default == *self) {
             return None;
         }
+        let rate = device.rates().memory() as f64 / 1e6;
+        if let RowStorage::Divided { .. } = self.storage {
+            return Some(format!(
+                "The memory of the device moves {rate:.1} TB per second: from 4 TB per second on, registers and shared memory hold a row of \
+                 this length together, so that a multiprocessor has several at once."
+            ));
+        }
         if self.is_in_turn(problem, device.arch(), device.rates()) {
-            let rate = device.rates().memory() as f64 / 1e6;
             return Some(format!(
                 "The memory of the device moves {rate:.1} TB per second: two groups of threads take rows of more than 192 KiB in turn from 4 TB \
                  per second on, and rows of more than 256 KiB at any rate."
@@ -494,6 +500,7 @@ impl Planned for RowwisePlan {
             RowStorage::Registers | RowStorage::Shifted | RowStorage::Passes { kept: 0 } => 1,
             RowStorage::Ahead { rows, .. } => rows,
             RowStorage::Alternating { slots, .. } | RowStorage::Teams { slots, .. } => slots,
+            RowStorage::Divided { .. } => self.storage.chunks(),
             RowStorage::Passes { .. } => STREAMED,
         };
         let traffic = Traffic {
@@ -518,6 +525,7 @@ impl Planned for RowwisePlan {
             | RowStorage::Ahead { .. }
             | RowStorage::Alternating { .. }
             | RowStorage::Teams { .. }
+            | RowStorage::Divided { .. }
             | RowStorage::Shifted => RowStorage::Passes { kept: 0 },
             RowStorage::Passes { .. } => RowStorage::Registers,
         };

@@ -16,7 +16,7 @@ use colex_ir::{
 };
 use colex_layout::{C, Int, Layout};
 use colex_tensor::{
-    AtThread, Barriers, Builder, Cond, Error, Expr, Fragment, Index, Mask, Outside, Tensor,
+    AtThread, Barriers, Builder, Cond, Error, Expr, Fragment, Index, Mask, Outside, Piece, Tensor,
     TensorKernel,
 };
 use colex_tiled::TiledCopy;
@@ -54,6 +54,17 @@ struct RowKernel<'a> {
     of_group: Option<GroupRow>,
     /// The memory through which the blocks of teams meet.
     teams: Option<Teams>,
+    /// What registers hold of a row, where shared memory keeps the others.
+    divided: Option<DividedRow>,
+}
+
+/// What registers hold of a row, where shared memory keeps the other chunks.
+#[derive(Clone)]
+struct DividedRow {
+    /// The chunks behind those of shared memory.
+    held: Vec<Fragment>,
+    /// The tile of the next rows of the cluster.
+    next: Index,
 }
 
 /// The memory through which the blocks of teams meet.
@@ -125,6 +136,8 @@ struct Part {
     held: Fragment,
     /// Those of a tensor of the whole shape, for coordinates.
     of: Tensor,
+    /// Whether no element lies beyond the end of the row.
+    is_full: bool,
 }
 
 /// What the elements of a row have in common.
@@ -150,6 +163,9 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
     let mut k = Builder::new(name, arch, plan.threads_of_block() as u32);
     if plan.cluster() > 1 {
         k.cluster([plan.cluster() as u32, 1, 1]);
+    }
+    if matches!(plan.storage, RowStorage::Divided { .. }) {
+        k.min_blocks(plan.beside(arch) as u32);
     }
     let is_shifted = plan.storage == RowStorage::Shifted;
     let layouts = match plan.storage {
@@ -237,6 +253,7 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
         columns,
         of_group: None,
         teams,
+        divided: None,
     };
     match plan.storage {
         RowStorage::Shifted => row.of_shifted(&mut k),
@@ -253,6 +270,11 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
             teams: clusters,
             ..
         } => row.of_rows_in_turn(&mut k, &group, [slots, clusters]),
+        RowStorage::Divided {
+            held,
+            kept,
+            clusters,
+        } => row.of_rows_divided(&mut k, [held, kept, clusters]),
         RowStorage::Passes { .. } => row.of_passes(&mut k),
     }
     if plan.cluster() > 1 {
@@ -370,7 +392,11 @@ impl RowKernel<'_> {
         let of = self.part(of, chunk);
         let held = self.fragment(k, &of);
         k.copy_in_bounds(&self.copy, &of, &held);
-        Part { held, of }
+        Part {
+            held,
+            of,
+            is_full: false,
+        }
     }
 
     /// A thread's part of what a slot of shared memory keeps.
@@ -396,7 +422,11 @@ impl RowKernel<'_> {
         let of = self.part(self.tensor(which).expect("an input"), chunk);
         let held = self.fragment(k, &of);
         k.copy(&self.copy, &self.slot(kept, slot), &held);
-        Part { held, of }
+        Part {
+            held,
+            of,
+            is_full: false,
+        }
     }
 
     /// Loads a thread's part of the rows, with the residual. `first` is the pass that stores the sum of both.
@@ -429,6 +459,9 @@ impl RowKernel<'_> {
 
     /// Puts another number in place of those beyond the end of the row.
     fn outside(&self, k: &mut Builder, part: &Part, value: &Fragment, other: f64) {
+        if part.is_full {
+            return;
+        }
         let (extent, vector) = (self.x().extent(1), self.plan.vector);
         // A row ends with a vector, so a test for each vector suffices.
         let tests: Vec<Cond> = (0..value.layout().size() / vector)
@@ -864,7 +897,7 @@ impl RowKernel<'_> {
         k.assign(&part.held, y.to(self.plan.operands.ty));
         let to = self.tensor(RowTensor::Y).expect("there is an output");
         let to = self.part(to, chunk);
-        k.copy_in_bounds(&self.copy, &part.held, &to);
+        self.copy_part(k, &self.copy, (&part.held, &to), part.is_full);
     }
 
     /// Rows that registers hold: each element is read once.
@@ -1189,6 +1222,109 @@ impl RowKernel<'_> {
         k.cp_async_wait(0);
     }
 
+    /// Rows that registers and shared memory hold together, one after the other. A thread asks for a chunk of the next row where it has
+    /// read this row's for the results, so that no thread waits for another one but for the totals.
+    fn of_rows_divided(&self, k: &mut Builder, [held, kept, clusters]: [i64; 3]) {
+        let grid = k.grid_extent(0);
+        let step = k.within(grid / self.plan.blocks, 1..clusters + 1);
+        let rows = k.within(self.x().extent(0), 1..MOST + 1);
+        let tiles = (rows + (self.plan.rows - 1)) / self.plan.rows;
+        for chunk in (0..kept).map(Index::constant) {
+            self.fetch(k, &chunk, &chunk);
+            k.cp_async_commit();
+        }
+        let held = (kept..kept + held).map(Index::constant);
+        let held: Vec<Fragment> = held
+            .map(|chunk| self.load(k, self.x(), &chunk).held)
+            .collect();
+        let turn = self.plan.meets_once.then(|| k.var(0, 0..2));
+        k.for_(&self.at[0], &tiles, &step, |k, row| {
+            let mut own = RowKernel {
+                at: [row.clone(), self.at[1].clone()],
+                divided: Some(DividedRow {
+                    held: held.clone(),
+                    next: (row + &step).min(&tiles),
+                }),
+                ..self.clone()
+            };
+            if let Some(turn) = &turn {
+                own.turn = k.get(turn);
+            }
+            own.of_passes(k);
+            if let Some(turn) = &turn {
+                k.set(turn, (&own.turn + 1) % 2);
+            }
+        });
+        k.cp_async_wait(0);
+    }
+
+    /// Takes all chunks of a row that registers and shared memory hold. The last pass asks for those of the next row.
+    fn pass_over_held(
+        &self,
+        k: &mut Builder,
+        number: usize,
+        body: impl Fn(&mut Builder, &Part, &Index),
+        row: &DividedRow,
+    ) {
+        let kept = self.plan.storage.slots();
+        let is_last = number + 1 == self.plan.operands.function.reads() as usize;
+        let next = RowKernel {
+            at: [row.next.clone(), self.at[1].clone()],
+            ..self.clone()
+        };
+        // A row ends in the last chunk of all.
+        let is_full = |chunk: i64| chunk + 1 < self.plan.storage.chunks();
+        for i in 0..kept {
+            let chunk = Index::constant(i);
+            if number == 0 {
+                k.cp_async_wait((kept - 1 - i) as u32);
+            }
+            let part = self.take(k, RowTensor::X, &chunk, &chunk);
+            let is_full = is_full(i);
+            if is_last {
+                let copy = self.to_shared.as_ref().expect("the plan has slots");
+                let (_, slot) = &self.kept[0];
+                let ends = (&next.part(self.x(), &chunk), &self.slot(slot, &chunk));
+                next.copy_part(k, copy, ends, is_full);
+                k.cp_async_commit();
+            }
+            body(k, &Part { is_full, ..part }, &chunk);
+        }
+        for (i, held) in (kept..).zip(&row.held) {
+            let chunk = Index::constant(i);
+            let is_full = is_full(i);
+            let part = Part {
+                held: held.clone(),
+                of: self.part(self.x(), &chunk),
+                is_full,
+            };
+            if number > 0 {
+                self.renew(k, &part);
+            }
+            body(k, &part, &chunk);
+            if is_last {
+                let ends = (&next.part(self.x(), &chunk), held);
+                next.copy_part(k, &self.copy, ends, is_full);
+            }
+        }
+    }
+
+    /// Copies a part of the rows, of which no element lies beyond the end of a row if it is full. Then a row alone is asked for as a whole.
+    fn copy_part<'b>(
+        &self,
+        k: &mut Builder,
+        copy: &'b TiledCopy,
+        (from, to): (impl Into<Piece<'b>>, impl Into<Piece<'b>>),
+        is_full: bool,
+    ) {
+        if is_full && self.plan.rows == 1 {
+            let exists = k.less(&self.at[0], &self.x().extent(0));
+            k.copy_if(copy, from, to, |_, _| exists);
+        } else {
+            k.copy_in_bounds(copy, from, to);
+        }
+    }
+
     /// Rows in registers, by groups of threads that take them in turn. While a group waits for the other blocks of the cluster, or
     /// stores, another one works. Bulk copies bring the rows to a ring of slots.
     fn of_rows_in_turn(&self, k: &mut Builder, group: &Index, [slots, clusters]: [i64; 2]) {
@@ -1383,6 +1519,9 @@ impl RowKernel<'_> {
     /// Reads all chunks of the rows, in the pass with a number. Shared memory may keep the first chunks from the first pass on.
     /// Later passes begin with the others, last ones first: caches may still have those that were read last.
     fn pass(&self, k: &mut Builder, number: usize, body: impl Fn(&mut Builder, &Part, &Index)) {
+        if let Some(row) = &self.divided {
+            return self.pass_over_held(k, number, body, row);
+        }
         let all = self.plan.chunk() * self.plan.blocks;
         let chunks = (self.x().extent(1) + (all - 1)) / all;
         let RowStorage::Passes { kept } = self.plan.storage else {

@@ -115,6 +115,19 @@ pub enum RowStorage {
         /// The most teams of the launch.
         teams: i64,
     },
+    /// Registers and shared memory hold a whole row together: the threads have some of its chunks in registers, and shared memory keeps
+    /// the others. So several blocks of a multiprocessor have a row each, and one of them stores while another one computes. Each thread
+    /// copies its own elements and reads them. Each cluster of the launch has one row after the other: where a thread has read a chunk
+    /// for its results, it asks for the same chunk of the next row. Of functions that read one tensor, and of rows that end in the last
+    /// chunk of all blocks.
+    Divided {
+        /// The chunks of each thread that registers hold: the last ones of a row.
+        held: i64,
+        /// The chunks of each block that shared memory keeps.
+        kept: i64,
+        /// The most clusters of the launch.
+        clusters: i64,
+    },
     /// The row is read again for the results.
     Passes {
         /// The chunks of each block that shared memory keeps, so that they are read once.
@@ -130,6 +143,7 @@ impl RowStorage {
             | RowStorage::Ahead { .. }
             | RowStorage::Alternating { .. }
             | RowStorage::Teams { .. }
+            | RowStorage::Divided { .. }
             | RowStorage::Shifted => true,
             RowStorage::Passes { .. } => false,
         }
@@ -141,6 +155,7 @@ impl RowStorage {
             RowStorage::Alternating { groups, .. } | RowStorage::Teams { groups, .. } => groups,
             RowStorage::Registers
             | RowStorage::Ahead { .. }
+            | RowStorage::Divided { .. }
             | RowStorage::Shifted
             | RowStorage::Passes { .. } => 1,
         }
@@ -152,8 +167,22 @@ impl RowStorage {
             RowStorage::Registers | RowStorage::Shifted => 0,
             RowStorage::Ahead { rows, .. } => rows,
             RowStorage::Alternating { slots, .. } | RowStorage::Teams { slots, .. } => slots,
+            RowStorage::Divided { kept, .. } => kept,
             RowStorage::Passes { kept: 0 } => 0,
             RowStorage::Passes { kept } => kept.saturating_add(STREAMED),
+        }
+    }
+
+    /// Returns the chunks of a block's part of a row that is held whole.
+    pub(crate) fn chunks(self) -> i64 {
+        match self {
+            RowStorage::Divided { held, kept, .. } => held.saturating_add(kept),
+            RowStorage::Registers
+            | RowStorage::Ahead { .. }
+            | RowStorage::Alternating { .. }
+            | RowStorage::Teams { .. }
+            | RowStorage::Shifted
+            | RowStorage::Passes { .. } => 1,
         }
     }
 }
@@ -179,6 +208,60 @@ const MOST_GROUPS: i64 = 8;
 const BLOCK_BYTES: i64 = 1 << 17;
 const THREAD_BYTES: i64 = 256;
 const SLOTS: i64 = 4;
+
+/// The bytes of shared memory that the totals of a divided row take at most, and the threads of a multiprocessor of which each has as many
+/// registers as such a row needs.
+const DIVIDED_TOTALS: i64 = 1024;
+const DIVIDED_THREADS: i64 = 1024;
+
+/// The most bytes of a divided row that a thread has in registers.
+const DIVIDED_BYTES: i64 = 128;
+
+/// Rows of a softmax or log-softmax that registers and shared memory hold together by default, on a fast memory.
+struct DividedRows {
+    /// The bytes of an element.
+    size: i64,
+    /// The bytes of a row above which it is one of these, and the most.
+    bytes: [i64; 2],
+    /// The blocks of a row, the threads of a block, and the blocks of a multiprocessor.
+    of_row: [i64; 3],
+    /// Whether the launch has a cluster for each row. Otherwise it has as many as run at once.
+    is_of_all: bool,
+}
+
+/// The lengths of rows that registers and shared memory hold together by default.
+const DIVIDED: &[DividedRows] = &[
+    DividedRows {
+        size: 4,
+        bytes: [1 << 16, 160 << 10],
+        of_row: [1, 1024, 1],
+        is_of_all: true,
+    },
+    DividedRows {
+        size: 4,
+        bytes: [160 << 10, 1 << 18],
+        of_row: [4, 256, 4],
+        is_of_all: true,
+    },
+    DividedRows {
+        size: 4,
+        bytes: [1 << 18, 1 << 19],
+        of_row: [8, 256, 4],
+        is_of_all: true,
+    },
+    DividedRows {
+        size: 2,
+        bytes: [40 << 10, 1 << 17],
+        of_row: [1, 512, 2],
+        is_of_all: true,
+    },
+    DividedRows {
+        size: 2,
+        bytes: [1 << 17, 1 << 18],
+        of_row: [4, 256, 4],
+        is_of_all: false,
+    },
+];
 
 /// The bytes of a row's part that a block has of rows one after the other, those of each of two blocks beside each other, and
 /// the threads of both kinds.
@@ -432,6 +515,71 @@ impl RowwisePlan {
         Ok(plan)
     }
 
+    /// Returns the plan whose blocks hold a row in registers and shared memory together ([`RowStorage::Divided`]): by `blocks` blocks of a
+    /// cluster of `threads` threads each, of which a multiprocessor has `beside` beside each other. Shared memory keeps as many chunks as it has room for, and
+    /// registers hold the others. Each cluster has one row after the other.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::rowwise::{RowFunction, RowwisePlan, RowwiseProblem};
+    ///
+    /// let problem = RowwiseProblem::new(RowFunction::Softmax, Ty::F32, [1000, 40_000]);
+    /// let plan = RowwisePlan::divided(&problem, Arch::Sm90a, 1, [512, 2])?;
+    /// assert_eq!(
+    ///     plan.to_string(),
+    ///     "softmax f32, vectors of 4, 512 threads for a row, 1 row in a block, 1 access, 6 chunks in registers, \
+    ///      14 in shared memory, 264 clusters, warps meet once"
+    /// );
+    /// // A block of a multiprocessor that holds four has not enough registers.
+    /// assert!(RowwisePlan::divided(&problem, Arch::Sm90a, 1, [256, 4]).is_err());
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`check`](RowwisePlan::check), and an error if the plan does not hold a row.
+    pub fn divided(
+        problem: &RowwiseProblem,
+        arch: Arch,
+        blocks: i64,
+        [threads, beside]: [i64; 2],
+    ) -> Result<RowwisePlan, Error> {
+        let operands = problem.operands();
+        check_type(operands.ty)?;
+        let plan = RowwisePlan {
+            operands,
+            vector: operands.vector,
+            threads,
+            rows: 1,
+            accesses: 1,
+            blocks,
+            storage: RowStorage::Registers,
+            meets_once: false,
+        };
+        let limits = Limits::of(arch);
+        let chunks = div_up(problem.columns(), product([plan.chunk(), blocks]));
+        let own = i64::from(limits.resident_shared) / beside.max(1) - i64::from(Limits::RESERVED);
+        let shared = own.min(limits.shared.into()) - DIVIDED_TOTALS;
+        let slots = shared / product([plan.chunk(), plan.size()]).max(1);
+        let kept = slots.min(chunks).max(1);
+        let at_once = clusters_at_once(blocks.max(1), i64::from(limits.multiprocessors));
+        let plan = RowwisePlan {
+            storage: RowStorage::Divided {
+                held: (chunks - kept).max(0),
+                kept,
+                clusters: product([at_once, beside]),
+            },
+            ..plan
+        };
+        let plan = RowwisePlan {
+            meets_once: plan.is_better_once(),
+            ..plan
+        };
+        plan.check(arch)?;
+        plan.check_problem(problem)?;
+        Ok(plan)
+    }
+
     /// Returns the plan whose rows are each held by a team of `blocks` blocks of a cooperative launch ([`RowStorage::Teams`]), with
     /// `groups` groups of `threads` threads in each block. A thread has as many accesses as a row needs. Shared memory has as many slots as
     /// it holds, up to four for each group, and the launch as many teams as `multiprocessors` hold, one block on each.
@@ -497,6 +645,7 @@ impl RowwisePlan {
             RowStorage::Registers
             | RowStorage::Ahead { .. }
             | RowStorage::Alternating { .. }
+            | RowStorage::Divided { .. }
             | RowStorage::Shifted
             | RowStorage::Passes { .. } => self.blocks,
         }
@@ -549,6 +698,7 @@ impl RowwisePlan {
             RowStorage::Registers
             | RowStorage::Ahead { .. }
             | RowStorage::Alternating { .. }
+            | RowStorage::Divided { .. }
             | RowStorage::Shifted
             | RowStorage::Passes { .. } => 0,
         }
@@ -626,7 +776,9 @@ impl RowwisePlan {
         let in_turn = || plan.in_turn(problem, arch, rates?);
         let of_teams = || plan.of_teams(problem, arch, rates?).map(|(teams, _)| teams);
         let shifted = plan.shifted(problem);
-        let held = shifted.or(in_registers).or_else(in_turn);
+        let divided = || plan.divided_by_default(problem, arch, rates?);
+        let held = shifted.or(in_registers).or_else(divided);
+        let held = held.or_else(in_turn);
         let plan = match held.or_else(of_teams).or_else(ahead) {
             Some(plan) if plan.storage == RowStorage::Registers => RowwisePlan {
                 rows: match plan.blocks {
@@ -731,6 +883,35 @@ impl RowwisePlan {
             ..plan
         });
         threads.find(|plan| plan.accesses * vector <= AHEAD_ELEMENTS)
+    }
+
+    /// The plan whose rows registers and shared memory hold together: of the lengths for which it was measured to be faster.
+    fn divided_by_default(
+        &self,
+        problem: &RowwiseProblem,
+        arch: Arch,
+        rates: Rates,
+    ) -> Option<RowwisePlan> {
+        let row = product([problem.columns(), self.size()]);
+        let is_one = rates.memory() >= FAST && self.has_powers() && self.has_room(arch);
+        let mut all = DIVIDED.iter().filter(|_| is_one);
+        let of =
+            all.find(|of| of.size == self.size() && of.bytes[0] < row && row <= of.bytes[1])?;
+        let [blocks, threads, beside] = of.of_row;
+        let plan = RowwisePlan::divided(problem, arch, blocks, [threads, beside]).ok()?;
+        let RowStorage::Divided { held, kept, .. } = plan.storage else {
+            return None;
+        };
+        let storage = RowStorage::Divided {
+            held,
+            kept,
+            clusters: MOST_CLUSTERS,
+        };
+        Some(if of.is_of_all {
+            RowwisePlan { storage, ..plan }
+        } else {
+            plan
+        })
     }
 
     /// The plan whose groups of threads take rows in turn: of the lengths, types and functions for which it was measured to be faster.
@@ -972,6 +1153,17 @@ impl RowwisePlan {
         product([self.threads, self.rows, self.storage.groups()])
     }
 
+    /// Returns the blocks that a multiprocessor has of a divided row's plan: as many as shared memory has room for, and at most such that
+    /// each thread has 64 registers.
+    pub(crate) fn beside(&self, arch: Arch) -> i64 {
+        let threads = self.threads_of_block();
+        let slot = product([self.rows, self.chunk(), self.size()]);
+        let shared = self.storage.slots().saturating_mul(slot);
+        let shared = shared.saturating_add(DIVIDED_TOTALS) as u64;
+        let beside = Limits::of(arch).blocks_of_multiprocessor(threads as u64, shared) as i64;
+        beside.min(DIVIDED_THREADS / threads.max(1)).max(1)
+    }
+
     /// Returns the columns that a block has at once.
     pub(crate) fn chunk(&self) -> i64 {
         product([self.threads, self.vector, self.accesses])
@@ -995,6 +1187,7 @@ impl RowwisePlan {
             | RowStorage::Ahead { .. }
             | RowStorage::Alternating { .. }
             | RowStorage::Teams { .. }
+            | RowStorage::Divided { .. }
             | RowStorage::Shifted => 0,
             RowStorage::Passes { .. } => self.operands.function.reads() - 1,
         };
@@ -1004,6 +1197,7 @@ impl RowwisePlan {
             | RowStorage::Ahead { .. }
             | RowStorage::Alternating { .. }
             | RowStorage::Teams { .. }
+            | RowStorage::Divided { .. }
             | RowStorage::Shifted => 0,
         };
         let columns = problem.columns().saturating_sub(kept).max(0);
@@ -1054,7 +1248,8 @@ impl RowwisePlan {
             1 => String::new(),
             _ => format!(" of each of {blocks} blocks"),
         };
-        let accesses = counted((self.accesses, "access"));
+        let accesses = self.accesses.saturating_mul(self.storage.chunks());
+        let accesses = counted((accesses, "access"));
         let chunks = if self.storage.is_whole() {
             String::new()
         } else {
@@ -1083,6 +1278,10 @@ impl RowwisePlan {
                      of each block take them in turn from {slots} of shared memory"
                 )
             }
+            RowStorage::Divided { held, kept, .. } => {
+                let [held, kept] = [held, kept].map(|count| counted((count, "chunk")));
+                format!("Registers hold {held} of a row, and shared memory keeps {kept}")
+            }
             RowStorage::Passes { kept: 0 } => format!("Rows are read {reads} times"),
             RowStorage::Passes { kept } => {
                 let kept = counted((kept, "turn"));
@@ -1109,6 +1308,7 @@ impl RowwisePlan {
         let clusters = match self.storage {
             RowStorage::Ahead { clusters, .. }
             | RowStorage::Alternating { clusters, .. }
+            | RowStorage::Divided { clusters, .. }
             | RowStorage::Teams {
                 teams: clusters, ..
             } => tiles.min(clusters),
@@ -1145,6 +1345,7 @@ impl RowwisePlan {
             RowStorage::Alternating { .. } | RowStorage::Teams { .. } => {
                 THREAD_BYTES / (self.vector * self.size()).max(1)
             }
+            RowStorage::Divided { .. } => HELD / (self.vector * self.size()).max(1),
             RowStorage::Registers
             | RowStorage::Ahead { .. }
             | RowStorage::Shifted
@@ -1197,6 +1398,24 @@ impl RowwisePlan {
             } => {
                 check.number("number of teams", teams, [1, MOST_CLUSTERS, 1])?;
                 self.check_alternating(check, arch, [groups, slots])?;
+            }
+            RowStorage::Divided {
+                held,
+                kept,
+                clusters,
+            } => {
+                check.number("number of clusters", clusters, [1, MOST_CLUSTERS, 1])?;
+                let what = "number of chunks that shared memory keeps";
+                check.number(what, kept, [1, MOST_SLOTS, 1])?;
+                let what = "number of chunks that registers hold";
+                check.number(what, held, [0, MOST_SLOTS, 1])?;
+                let own = product([held, self.accesses, self.vector, self.size()]);
+                check.limit("bytes in the registers of a thread", own, DIVIDED_BYTES)?;
+                if self.inputs() != 1 {
+                    return check.refuse(
+                        "rows that registers and shared memory hold together are those of one tensor",
+                    );
+                }
             }
             RowStorage::Passes { kept } => {
                 let of = [0, MOST_SLOTS, 1];
@@ -1270,7 +1489,7 @@ impl RowwisePlan {
 
     /// The columns that the threads of a row have.
     fn capacity(&self) -> i64 {
-        let all = self.chunk().saturating_mul(self.blocks);
+        let all = product([self.chunk(), self.storage.chunks(), self.blocks]);
         match self.storage {
             // Fewer elements than a vector are left at the ends, or there is one vector less inside.
             RowStorage::Shifted => all.saturating_add(self.vector.saturating_sub(1)),
@@ -1278,6 +1497,7 @@ impl RowwisePlan {
             | RowStorage::Ahead { .. }
             | RowStorage::Alternating { .. }
             | RowStorage::Teams { .. }
+            | RowStorage::Divided { .. }
             | RowStorage::Passes { .. } => all,
         }
     }
@@ -1287,7 +1507,10 @@ impl RowwisePlan {
     pub(crate) fn has_scratch(&self) -> bool {
         let has_own = match self.storage {
             RowStorage::Shifted | RowStorage::Alternating { .. } | RowStorage::Teams { .. } => true,
-            RowStorage::Registers | RowStorage::Ahead { .. } | RowStorage::Passes { .. } => false,
+            RowStorage::Registers
+            | RowStorage::Ahead { .. }
+            | RowStorage::Divided { .. }
+            | RowStorage::Passes { .. } => false,
         };
         self.blocks > 1 || has_own || self.rows == 1 && self.threads >= MANY_WARPS * WARP
     }
@@ -1318,6 +1541,12 @@ impl RowwisePlan {
         let columns = problem.columns();
         if self.storage.is_whole() && all < columns {
             return refused(RowwiseError::Columns { all, columns });
+        }
+        if let RowStorage::Divided { .. } = self.storage {
+            let full = all.saturating_sub(product([self.chunk(), self.blocks]));
+            if columns <= full {
+                return refused(RowwiseError::Full { full, columns });
+            }
         }
         if self.has_teams() && problem.rows() > MOST_TEAM_ROWS {
             let (rows, most) = (problem.rows(), MOST_TEAM_ROWS);
@@ -1457,6 +1686,17 @@ impl fmt::Display for RowwisePlan {
                 let [groups, slots] = [(groups, "group"), (slots, "slot")].map(counted);
                 let teams = counted((teams, "team"));
                 write!(f, ", rows in registers, {groups} in turn, {slots}, {teams}")
+            }
+            RowStorage::Divided {
+                held,
+                kept,
+                clusters,
+            } => {
+                let [held, clusters] = [(held, "chunk"), (clusters, "cluster")].map(counted);
+                write!(
+                    f,
+                    ", {held} in registers, {kept} in shared memory, {clusters}"
+                )
             }
             RowStorage::Passes { kept: 0 } => f.write_str(", rows in passes"),
             RowStorage::Passes { kept } => {

@@ -22,7 +22,18 @@ const ELEMENTS: i64 = 1 << 26;
 const COLUMNS: [i64; 9] = [16384, 65536, 131_072, 1 << 20, 4097, 33, 256, 1000, 4096];
 
 /// Columns of long rows.
-const LONG_COLUMNS: [i64; 7] = [16384, 24576, 32768, 40_000, 65536, 131_072, 1 << 20];
+const LONG_COLUMNS: [i64; 10] = [
+    16384,
+    20_000,
+    24576,
+    32768,
+    40_000,
+    52_000,
+    65536,
+    98_304,
+    131_072,
+    1 << 20,
+];
 
 /// Columns of rows that no cluster holds, in one of the types at least.
 const LONGEST_COLUMNS: [i64; 4] = [1 << 18, 1 << 19, 1 << 20, 1 << 21];
@@ -133,8 +144,9 @@ fn group<T: GemmElement>(
     };
     let in_turn = in_turn(&problem, device.arch());
     let in_teams = in_teams(&problem, device);
+    let divided = divided(&problem, device.arch());
     let all = around(&chosen, [rows, columns]).into_iter();
-    for (name, plan) in all.chain(in_turn).chain(in_teams) {
+    for (name, plan) in all.chain(in_turn).chain(in_teams).chain(divided) {
         let fits = |problem: &RowwiseProblem| plan.takes(problem);
         if plan.check(device.arch()).is_ok() && fits(&problem) {
             calls.push((name, call.prepare_with(|_, _| Ok(plan))?));
@@ -280,7 +292,7 @@ fn around(plan: &RowwisePlan, [rows, columns]: [i64; 2]) -> Vec<(String, Rowwise
                 add(what, passes([threads, 1], plan.blocks, 8));
             }
         }
-        RowStorage::Alternating { .. } | RowStorage::Teams { .. } => {
+        RowStorage::Alternating { .. } | RowStorage::Divided { .. } | RowStorage::Teams { .. } => {
             for blocks in [1, 2, 4] {
                 let what = format!("in passes, 8 kept, {blocks} blocks");
                 add(what, passes([512, 1], blocks, 8));
@@ -378,6 +390,39 @@ fn in_turn(problem: &RowwiseProblem, arch: Arch) -> Vec<(String, RowwisePlan)> {
     };
     let all = [[1024, 1], [512, 2], [256, 2]];
     all.into_iter().filter_map(of_groups).collect()
+}
+
+/// Plans of long rows that registers and shared memory hold together, by the fewest blocks that hold a row: as many clusters as run at once,
+/// each with one row after the other, and a launch of all rows.
+fn divided(problem: &RowwiseProblem, arch: Arch) -> Vec<(String, RowwisePlan)> {
+    if problem.columns() < LONG_COLUMNS[0] {
+        return Vec::new();
+    }
+    let mut plans = Vec::new();
+    for [threads, beside] in [[1024, 1], [512, 2], [256, 3], [256, 4]] {
+        let plan = [1, 2, 4, 8]
+            .into_iter()
+            .find_map(|blocks| RowwisePlan::divided(problem, arch, blocks, [threads, beside]).ok());
+        let Some(plan) = plan else { continue };
+        let RowStorage::Divided { held, kept, .. } = plan.storage else {
+            continue;
+        };
+        let what = format!(
+            "{threads} threads hold {held} and keep {kept}, {beside} beside, {} blocks",
+            plan.blocks
+        );
+        let whole = RowwisePlan {
+            storage: RowStorage::Divided {
+                held,
+                kept,
+                clusters: problem.rows(),
+            },
+            ..plan
+        };
+        plans.push((format!("{what}, one row after the other"), plan));
+        plans.push((format!("{what}, all rows"), whole));
+    }
+    plans
 }
 
 /// Plans of the longest rows whose blocks are in teams: by teams of 16 to 132 blocks, and by one, two or four groups of threads in each

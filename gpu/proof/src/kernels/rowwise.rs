@@ -137,7 +137,12 @@ fn drawn(r: &mut Random, problem: &RowwiseProblem, device: &Device) -> Option<Ro
         rows,
         accesses: 1 + r.below(8_i64),
         blocks: r.one(&[1, 1, 1, 2, 4, 8]),
-        storage: match r.below(5_u64) {
+        storage: match r.below(6_u64) {
+            5 => RowStorage::Divided {
+                held: r.below(3_i64),
+                kept: 1 + r.below(3_i64),
+                clusters: 1 + r.below(4_i64),
+            },
             0 => RowStorage::Registers,
             4 => RowStorage::Alternating {
                 groups,

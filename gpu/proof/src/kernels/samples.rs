@@ -166,7 +166,7 @@ fn elementwise() -> Result<Vec<Sample>, Error> {
 }
 
 /// Functions of rows: held by a warp, a block and a cluster, and in passes, with vectors and without, by groups that take rows in
-/// turn, with as many elements in each thread as there may be, and by teams of blocks.
+/// turn, with as many elements in each thread as there may be, by teams of blocks, and in registers and shared memory together.
 fn rowwise() -> Result<Vec<Sample>, Error> {
     let mut all = Vec::new();
     for (arch, ty) in [
@@ -202,6 +202,17 @@ fn rowwise() -> Result<Vec<Sample>, Error> {
                 let plan = RowwisePlan::alternating(&problem, Arch::Sm90a, blocks, of_group)?;
                 let most = 65536 / (threads * groups);
                 all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, most as u32));
+            }
+            // Rows in registers and shared memory together: by two and four blocks beside each other, and by one.
+            for (columns, blocks, of_block) in [
+                (40_000, least, [512, 2]),
+                (40_000, least, [256, 4]),
+                (65536, least, [512, 2]),
+                (65536, least, [1024, 1]),
+            ] {
+                let problem = RowwiseProblem::new(function, ty, [100, columns]);
+                let plan = RowwisePlan::divided(&problem, Arch::Sm90a, blocks, of_block)?;
+                all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, 64));
             }
             // Rows of teams, by the fewest blocks and by all of an H200.
             let problem = RowwiseProblem::new(function, ty, [100, 1 << 20]);

@@ -106,7 +106,12 @@ fn law_drawn_plans_of_rows_are_right_or_refused() {
             plan.accesses = number(&mut r, &[1, 2, 4, 8]);
             plan.blocks = number(&mut r, &[1, 1, 1, 2]);
             plan.meets_once = r.one_in(3);
-            plan.storage = match r.below(6_u64) {
+            plan.storage = match r.below(7_u64) {
+                6 => RowStorage::Divided {
+                    held: number(&mut r, &[0, 1, 2]),
+                    kept: number(&mut r, &[1, 2, 3]),
+                    clusters: number(&mut r, &[1, 2, 14]),
+                },
                 5 => RowStorage::Teams {
                     groups: number(&mut r, &[1, 1, 2]),
                     slots: number(&mut r, &[1, 2, 4]),

@@ -340,6 +340,94 @@ fn law_rows_in_turn_are_those_of_the_reference() {
     println!("law rowwise.turns: {cases} cases");
 }
 
+/// Rows that registers and shared memory hold together: with and without chunks in registers, with fewer and more rows than clusters, of
+/// lengths that end inside of the last chunk, between two blocks, and with its first vector; by warps that meet once and twice, by few warps
+/// and by clusters, with vectors of each width, several rows in a block, in every type, with NaN and infinities, under several schedules.
+#[test]
+fn law_divided_rows_are_those_of_the_reference() {
+    let mut cases = 0;
+    // Threads and accesses; rows and blocks; chunks in registers and in shared memory, and clusters.
+    for (i, (of_thread, [rows, blocks], of_row)) in [
+        ((32, 1), [1, 1], [1, 2, 1]),
+        ((64, 2), [1, 1], [0, 3, 2]),
+        ((256, 1), [1, 1], [2, 1, 3]),
+        ((512, 1), [1, 1], [1, 1, 1]),
+        ((64, 1), [2, 1], [3, 2, 1]),
+        ((32, 1), [1, 2], [2, 3, 1]),
+        ((64, 2), [1, 4], [1, 1, 2]),
+        ((256, 1), [1, 2], [8, 1, 1]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let [held, kept, clusters] = of_row;
+        let chunk = (of_thread.0 * of_thread.1) as usize;
+        let turn = chunk * blocks as usize;
+        let full = turn * (held + kept - 1) as usize;
+        let lengths = [full + turn, full + turn - 1, full + 1, full + chunk / 2];
+        for (j, vectors) in lengths.into_iter().enumerate() {
+            let function = RowFunction::ALL[(i + j) % 4];
+            let is_norm = function == RowFunction::LayerNorm;
+            let narrow = j == 1;
+            let plan = |problem: &RowwiseProblem| {
+                let operands = problem.operands();
+                let vector = 128 / i64::from(operands.ty.bits()) / if narrow { 2 } else { 1 };
+                let plan = RowwisePlan {
+                    operands,
+                    vector,
+                    threads: of_thread.0,
+                    rows,
+                    accesses: of_thread.1,
+                    blocks,
+                    storage: RowStorage::Divided {
+                        held,
+                        kept,
+                        clusters,
+                    },
+                    meets_once: false,
+                };
+                let once = RowwisePlan {
+                    meets_once: true,
+                    ..plan
+                };
+                let is_once = !is_norm && j != 2 && once.check(Arch::Sm90a).is_ok();
+                if is_once { once } else { plan }
+            };
+            let at_once = (rows * clusters) as usize;
+            let rows = [3 * at_once + 1, at_once, 1, 2 * at_once + 1][(i + j) % 4];
+            let columns = |most: usize| most / if narrow { 2 } else { 1 } * vectors;
+            match (i + j) % 3 {
+                0 => rows_are_right::<f32>(function, [rows, columns(4)], plan),
+                1 => rows_are_right::<bf16>(function, [rows, columns(8)], plan),
+                _ => rows_are_right::<f16>(function, [rows, columns(8)], plan),
+            }
+            cases += 1;
+        }
+    }
+    println!("law rowwise.divided: {cases} cases");
+}
+
+/// The plan that the library makes for rows of 156 KiB: a block holds one, and two blocks share a multiprocessor.
+#[test]
+fn two_blocks_hold_rows_beside_each_other() {
+    let problem = RowwiseProblem::new(RowFunction::Softmax, Ty::F32, [1000, 40_000]);
+    let plan = RowwisePlan::divided(&problem, Arch::Sm90a, 1, [512, 2]).expect("a plan");
+    let kernel = plan.build(Arch::Sm90a).expect("a kernel").kernel;
+    assert_eq!(kernel.min_blocks, Some(2));
+    let shorter = RowwiseProblem::new(RowFunction::Softmax, Ty::F32, [1000, 38_912]);
+    assert!(plan.takes(&problem) && !plan.takes(&shorter));
+    assert_eq!(plan.bytes(&problem), problem.compulsory_bytes());
+    assert_eq!(
+        plan.explain(&problem),
+        "softmax f32, 1000 rows of 40000\n\
+         An access takes 4 elements, 16 bytes: addresses, strides and columns allow 4.\n\
+         512 threads and 20 accesses make 40960 columns, and a row has 40000.\n\
+         A block of 512 threads has 1 row; the launch has 264 blocks.\n\
+         The warps of a row meet once: each gives its own totals.\n\
+         Registers hold 6 chunks of a row, and shared memory keeps 14 chunks: 320000000 bytes are moved, and 320000000 must be."
+    );
+}
+
 /// Rows of teams, whose blocks meet through global memory: by one, two and three groups, with fewer and more rows than teams, rows that no
 /// number of blocks divides, blocks without a part of a row, and more blocks than a warp has lanes; in every type, with NaN and infinities,
 /// under several schedules.
@@ -1266,6 +1354,19 @@ fn refused_functions_of_rows_say_what_would_be_right() {
             turns(plan, 32, [2, 2, 1]);
             plan.accesses = 17;
         }));
+        let divided = |plan: &mut RowwisePlan, [held, kept, clusters]: [i64; 3]| {
+            (plan.threads, plan.rows, plan.accesses) = (32, 1, 1);
+            plan.storage = RowStorage::Divided {
+                held,
+                kept,
+                clusters,
+            };
+        };
+        found.push(planned(&|plan| divided(plan, [0, 0, 1])));
+        found.push(planned(&|plan| divided(plan, [-1, 1, 1])));
+        found.push(planned(&|plan| divided(plan, [9, 1, 1])));
+        found.push(planned(&|plan| divided(plan, [1, 1, 0])));
+        found.push(planned(&|plan| divided(plan, [1, 2, 1])));
         let teams = |plan: &mut RowwisePlan, blocks, [groups, slots, teams]: [i64; 3]| {
             let storage = RowStorage::Teams {
                 groups,
@@ -1387,6 +1488,12 @@ fn refused_functions_of_rows_say_what_would_be_right() {
             "the plan asks for 147456 bytes in the registers of a block: the softmax kernel takes at most 131072, 16384 fewer",
             "the plan asks for 4202496 bytes of shared memory for rows: the softmax kernel takes at most 232448, 3970048 fewer",
             "the plan's number of accesses is 17: the softmax kernel takes 1 to 16",
+            "the plan's number of chunks that shared memory keeps is 0: the softmax kernel takes 1 to 64",
+            "the plan's number of chunks that registers hold is -1: the softmax kernel takes 0 to 64",
+            "the plan asks for 144 bytes in the registers of a thread: the softmax kernel takes at most 128, 16 fewer",
+            "the plan's number of clusters is 0: the softmax kernel takes 1 to 4096",
+            "the plan's registers and shared memory hold rows that reach into the last chunk, of more than 256 columns, and the call \
+             has 100: a plan of fewer chunks takes it",
             "the plan's number of blocks of a team is 1: the softmax kernel takes 2 to 256",
             "the plan's number of blocks of a team is 257: the softmax kernel takes 2 to 256",
             "the plan's number of teams is 0: the softmax kernel takes 1 to 4096",
@@ -1475,7 +1582,12 @@ fn law_a_plan_of_rows_that_the_check_accepts_is_built() {
             rows: number(&[1, 1, 2, 4, 32]),
             accesses: number(&[1, 2, 4, 5, 16, 32]),
             blocks: number(&[1, 1, 1, 2, 8, 33]),
-            storage: match number(&[0, 0, 1, 2, 3, 4, 4, 5, 5]) {
+            storage: match number(&[0, 0, 1, 2, 3, 4, 4, 5, 5, 6, 6]) {
+                6 => RowStorage::Divided {
+                    held: number(&[0, 1, 2, 8]),
+                    kept: number(&[1, 2, 14]),
+                    clusters: number(&[1, 14, 132]),
+                },
                 0 => RowStorage::Registers,
                 5 => RowStorage::Teams {
                     groups: number(&[1, 2, 3]),
