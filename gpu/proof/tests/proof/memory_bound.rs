@@ -106,10 +106,26 @@ fn law_drawn_plans_of_rows_are_right_or_refused() {
             plan.accesses = number(&mut r, &[1, 2, 4, 8]);
             plan.blocks = number(&mut r, &[1, 1, 1, 2]);
             plan.meets_once = r.one_in(3);
-            plan.storage = match r.below(7_u64) {
+            let storage = r.below(7_u64);
+            if storage == 6 && r.below(8_u64) > 0 {
+                // Few plans have the warps that may meet once, and few devices have clusters.
+                plan.meets_once = false;
+                plan.vector = plan.vector.min(problem.operands().vector);
+                plan.blocks = if device.arch() < Arch::Sm90 {
+                    1
+                } else {
+                    plan.blocks
+                };
+            }
+            // As many chunks as a row has, of which shared memory keeps one or two.
+            let of_turn = [plan.vector, plan.threads, plan.accesses, plan.blocks];
+            let of_turn = of_turn.into_iter().fold(1, i64::saturating_mul);
+            let chunks = (columns as i64 - 1) / of_turn.max(1) + 1;
+            let kept = r.one(&[1, 2]).min(chunks);
+            plan.storage = match storage {
                 6 => RowStorage::Divided {
-                    held: number(&mut r, &[0, 1, 2]),
-                    kept: number(&mut r, &[1, 2, 3]),
+                    held: number(&mut r, &[chunks - kept]),
+                    kept: number(&mut r, &[kept]),
                     clusters: number(&mut r, &[1, 2, 14]),
                 },
                 5 => RowStorage::Teams {
