@@ -457,13 +457,13 @@ impl Planned for RowwisePlan {
         if let RowStorage::Divided { .. } = self.storage {
             return Some(format!(
                 "The memory of the device moves {rate:.1} TB per second: from 4 TB per second on, registers and shared memory hold a row of \
-                 this length together, so that a multiprocessor has several at once."
+                 this length together."
             ));
         }
-        if self.is_in_turn(problem, device.arch(), device.rates()) {
+        if self.is_in_turn(problem, device.arch()) {
             return Some(format!(
-                "The memory of the device moves {rate:.1} TB per second: two groups of threads take rows of more than 192 KiB in turn from 4 TB \
-                 per second on, and rows of more than 256 KiB at any rate."
+                "The memory of the device moves {rate:.1} TB per second: below 4 TB per second, two groups of threads take rows of more than \
+                 256 KiB in turn."
             ));
         }
         if let Some((_, times)) = self.of_teams(problem, device.arch(), device.rates()) {

@@ -229,29 +229,44 @@ struct DividedRows {
     is_of_all: bool,
 }
 
-/// The lengths of rows that registers and shared memory hold together by default.
+/// The lengths of rows that registers and shared memory hold together by default. Measured on an H200, as shares of a copy, in brackets
+/// what the default was before: `f32` of 20000 0.960 (0.946), 24576 0.955 (0.937), 32768 0.953 (0.898), 40000 0.945 (0.848), 52000 0.920,
+/// 65536 0.931 (0.888), 98304 0.914 and 131072 0.909 (0.847); `bf16` of 20000 0.964 (0.909), 24576 0.965 (0.905), 32768 0.955 (0.906), 40000
+/// 0.952 (0.882), 52000 0.929, 65536 0.917 (0.857), 98304 0.888 and 131072 0.899 (0.802). Lengths between were not measured.
 const DIVIDED: &[DividedRows] = &[
     DividedRows {
         size: 4,
-        bytes: [1 << 16, 160 << 10],
+        bytes: [1 << 16, 88 << 10],
+        of_row: [1, 512, 2],
+        is_of_all: true,
+    },
+    DividedRows {
+        size: 4,
+        bytes: [88 << 10, 208 << 10],
         of_row: [1, 1024, 1],
         is_of_all: true,
     },
     DividedRows {
         size: 4,
-        bytes: [160 << 10, 1 << 18],
+        bytes: [208 << 10, 1 << 18],
         of_row: [4, 256, 4],
         is_of_all: true,
     },
     DividedRows {
         size: 4,
-        bytes: [1 << 18, 1 << 19],
+        bytes: [1 << 18, 416 << 10],
+        of_row: [4, 256, 3],
+        is_of_all: true,
+    },
+    DividedRows {
+        size: 4,
+        bytes: [416 << 10, 1 << 19],
         of_row: [8, 256, 4],
         is_of_all: true,
     },
     DividedRows {
         size: 2,
-        bytes: [40 << 10, 1 << 17],
+        bytes: [1 << 15, 1 << 17],
         of_row: [1, 512, 2],
         is_of_all: true,
     },
@@ -310,12 +325,11 @@ const AHEAD_NARROW: i64 = 49152;
 /// memory waits longer for what the threads of a block do alone.
 const FAST: u64 = 4_000_000;
 
-/// The bytes of a row of `f32` above which groups of threads take rows in turn on a fast memory, those up to which a cluster of four has
-/// such rows, and those up to which one of eight does; and the threads of a group in both. Measured on an H200, as shares of a copy: of
-/// 256 KiB 0.886 (passes 0.834), of 512 KiB 0.844 (0.824). Of 156 KiB, two groups are at 0.836 and passes at 0.847; lengths between were
-/// not measured. On an H100, rows of 512 KiB are at 0.933 (passes 0.854), and those of 256 KiB at 0.917 (0.915 one after the other).
-const IN_TURN: [i64; 3] = [3 << 16, 1 << 18, 1 << 19];
-const GROUP_THREADS: [i64; 2] = [512, 256];
+/// The bytes of a row of `f32` above which two groups of threads of each block of a cluster take rows in turn, and the most; and the
+/// threads of a group. Measured on an H100, as shares of a copy: of 512 KiB 0.933 (passes 0.854), of 256 KiB 0.917 (0.915 one after the
+/// other).
+const IN_TURN: [i64; 2] = [1 << 18, 1 << 19];
+const GROUP_THREADS: i64 = 256;
 
 /// The most bytes of a row that a thread has in registers, and the most where that suffices.
 const HELD: i64 = 128;
@@ -348,11 +362,10 @@ const PASS_ACCESSES: i64 = 4;
 /// The bytes of a row up to which a block has it in passes, and up to which two blocks do; from the last number on, eight do.
 const PASS_BYTES: [i64; 3] = [1 << 17, 1 << 18, 1 << 19];
 
-/// The bytes of a row from which on one block has it in passes by twice the threads, on a memory that is not fast and, of `f32`, on a fast
-/// one: they keep all of it, and no other block fits beside them. As shares of a copy on an H100, with half of the threads in brackets: 96 KiB of `f32` 0.982 (0.962), 128
-/// KiB of `f32` 0.978 (0.882) and of `bf16` 0.949 (0.889), but 80 KiB of `bf16` 0.887 (0.957). On an H200: 0.823 (0.933), 0.896 to
-/// 0.903 (0.890) and 0.827 (0.855). Lengths of `f32` between 96 and 128 KiB were not measured.
-const KEPT_WHOLE: [i64; 2] = [3 << 15, 31 << 12];
+/// The bytes of a row from which on one block has it in passes by twice the threads, on a memory that is not fast: they keep all of it, and no
+/// other block fits beside them. As shares of a copy on an H100, with half of the threads in brackets: 96 KiB of `f32` 0.982 (0.962), 128
+/// KiB of `f32` 0.978 (0.882) and of `bf16` 0.949 (0.889), but 80 KiB of `bf16` 0.887 (0.957).
+const KEPT_WHOLE: i64 = 3 << 15;
 
 /// The bytes of a row for each block of a cluster of a layer norm in passes, and where shared memory keeps nothing.
 const PART_BYTES: i64 = 65536;
@@ -420,10 +433,11 @@ impl RowwisePlan {
     /// It differs from [`fastest`](RowwisePlan::fastest) where a cluster of four blocks would have one row after the other. Its blocks
     /// wait for each other at the end of a row, 1.2 us in which the memory does nothing. A second pass costs as much as reading 0.6 of
     /// the row again, which takes less time the faster the memory is. So a fast memory has passes, and a slower one has the cluster. The
-    /// `explain` of a call says both times. From 4 TB in a second on, a block has two rows of a layer norm, and two groups of threads take
-    /// the rows of a softmax or log-softmax of `f32` in turn ([`RowStorage::Alternating`]), if a row has more than 192 KiB and at most 512
-    /// KiB. Below this rate they do so from 256 KiB on, and one block keeps all of a row of a softmax of 96 to 128 KiB; on a fast
-    /// memory it keeps those of `f32` from 124 KiB on.
+    /// `explain` of a call says both times. From 4 TB per second on, a block has two rows of a layer norm, and registers and shared memory
+    /// hold the rows of a softmax or log-softmax together ([`RowStorage::Divided`]), if a row has more than 64 KiB and at most 512 KiB in
+    /// `f32`, or more than 32 KiB and at most 256 KiB in a type of 16 bits. Below this rate, two groups of threads take rows of `f32` of more
+    /// than 256 KiB and at most 512 KiB in turn ([`RowStorage::Alternating`]), and one block keeps all of a row of a softmax of 96 to 128
+    /// KiB.
     ///
     /// Rows of more than 512 KiB in `f32`, and of 512 KiB and more in a type of 16 bits, of a softmax or log-softmax of 64 MiB and more are
     /// held by teams of blocks ([`RowStorage::Teams`]), if a model finds that faster than passes: a block loses 1.4 us of each row to the
@@ -442,7 +456,7 @@ impl RowwisePlan {
     ///     RowwisePlan::fastest_on(&problem, Arch::Sm90a, rates).map(|plan| plan.storage)
     /// };
     /// let [softmax, norm] = [RowFunction::Softmax, RowFunction::RmsNorm];
-    /// assert!(matches!(storage(softmax, h200)?, RowStorage::Alternating { groups: 2, slots: 2, .. }));
+    /// assert!(matches!(storage(softmax, h200)?, RowStorage::Divided { held: 3, kept: 13, .. }));
     /// assert_eq!(storage(norm, h200)?, RowStorage::Passes { kept: 8 });
     /// assert!(matches!(storage(softmax, h100)?, RowStorage::Ahead { .. }));
     /// # Ok::<(), colex_gpu::Error>(())
@@ -773,7 +787,7 @@ impl RowwisePlan {
             .or_else(|| longer().filter(|_| is_single || has_residual))
             .or_else(|| in_cluster().filter(|_| has_residual && has_clusters(arch)));
         let ahead = || plan.one_after_the_other(problem, arch, rates);
-        let in_turn = || plan.in_turn(problem, arch, rates?);
+        let in_turn = || rates.and_then(|_| plan.in_turn(problem, arch));
         let of_teams = || plan.of_teams(problem, arch, rates?).map(|(teams, _)| teams);
         let shifted = plan.shifted(problem);
         let divided = || plan.divided_by_default(problem, arch, rates?);
@@ -824,7 +838,7 @@ impl RowwisePlan {
     }
 
     /// Returns the times of a row of `f32` that four blocks hold and two do not; `None` of other rows, of a layer norm, and of rows that
-    /// groups take in turn by default.
+    /// registers and shared memory hold together by default.
     pub(crate) fn weighed(
         &self,
         problem: &RowwiseProblem,
@@ -834,9 +848,10 @@ impl RowwisePlan {
         let row = product([problem.columns(), self.size()]);
         let is_held = (2 * AHEAD_BYTES < row) && (row <= 4 * AHEAD_BYTES);
         let is_norm = self.operands.function == RowFunction::LayerNorm;
-        let is_in_turn = self.is_in_turn(problem, arch, rates);
-        if !is_held || is_norm || self.operands.ty != Ty::F32 || !self.has_room(arch) || is_in_turn
-        {
+        if !is_held || is_norm || self.operands.ty != Ty::F32 || !self.has_room(arch) {
+            return None;
+        }
+        if self.divided_by_default(problem, arch, rates).is_some() {
             return None;
         }
         let clusters = clusters_at_once(4, rates.multiprocessors.into());
@@ -915,19 +930,13 @@ impl RowwisePlan {
     }
 
     /// The plan whose groups of threads take rows in turn: of the lengths, types and functions for which it was measured to be faster.
-    fn in_turn(self, problem: &RowwiseProblem, arch: Arch, rates: Rates) -> Option<RowwisePlan> {
-        if !self.is_in_turn(problem, arch, rates) {
+    fn in_turn(self, problem: &RowwiseProblem, arch: Arch) -> Option<RowwisePlan> {
+        if !self.is_in_turn(problem, arch) {
             return None;
         }
-        let [_, four, _] = IN_TURN;
-        let [of_four, of_eight] = GROUP_THREADS;
-        let (blocks, threads) = if product([problem.columns(), self.size()]) <= four {
-            (4, of_four)
-        } else {
-            (MOST_BLOCKS, of_eight)
-        };
-        let groups = 2;
-        let plan = RowwisePlan::alternating(problem, arch, blocks, [threads, groups]).ok()?;
+        let (blocks, groups) = (MOST_BLOCKS, 2);
+        let of_block = [GROUP_THREADS, groups];
+        let plan = RowwisePlan::alternating(problem, arch, blocks, of_block).ok()?;
         // A slot is free long before its group needs the next row.
         let storage = RowStorage::Alternating {
             groups,
@@ -976,14 +985,9 @@ impl RowwisePlan {
     }
 
     /// Whether groups of threads take rows in turn by default.
-    pub(crate) fn is_in_turn(&self, problem: &RowwiseProblem, arch: Arch, rates: Rates) -> bool {
-        let [least, of_four, most] = IN_TURN;
+    pub(crate) fn is_in_turn(&self, problem: &RowwiseProblem, arch: Arch) -> bool {
+        let [least, most] = IN_TURN;
         let row = product([problem.columns(), self.size()]);
-        let least = if rates.memory() >= FAST {
-            least
-        } else {
-            of_four
-        };
         let is_of_f32 = self.operands.ty == Ty::F32 && self.has_powers() && self.has_room(arch);
         is_of_f32 && least < row && row <= most
     }
@@ -1105,15 +1109,8 @@ impl RowwisePlan {
                 MOST_BLOCKS => part <= QUARTERED,
                 _ => row <= QUARTERED_ROW,
             };
-            let is_whole = rates.is_some_and(|rates| {
-                let [on_slow, on_fast] = KEPT_WHOLE;
-                let is_long = if rates.memory() < FAST {
-                    row >= on_slow
-                } else {
-                    self.operands.ty == Ty::F32 && row >= on_fast
-                };
-                is_long && blocks == 1 && self.has_powers()
-            });
+            let is_slow = rates.is_some_and(|rates| rates.memory() < FAST);
+            let is_whole = is_slow && row >= KEPT_WHOLE && blocks == 1 && self.has_powers();
             let [threads, kept] = match is_quartered {
                 _ if is_layer_norm => [2 * PASS_THREADS, KEPT_ALONE],
                 _ if is_whole => [2 * PASS_THREADS, KEPT],

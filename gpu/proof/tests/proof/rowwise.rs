@@ -888,9 +888,9 @@ fn long_row(arch: Arch, columns: usize, storage: RowStorage, blocks: i64) {
 
 /// A faster memory makes the second pass of a row worth less, and the wait of a cluster's blocks for each other more: from some rate on,
 /// all rows of a length are in passes, and a slower memory has the cluster. From some rate on, a block has two rows of a layer norm, and
-/// groups of threads take the rows of a softmax of `f32` of more than 192 KiB in turn; those of more than 256 KiB and at most 512 KiB they
-/// take at any rate. Below this rate, one block keeps all of the rows of 96 to 128 KiB of a softmax, and of `f32` those from 124 KiB on at
-/// any rate. Teams have the rows of more than 1 MiB, in 16 bits of more than 2 MiB. Other lengths, functions and types have the same plan at any rate.
+/// registers and shared memory hold the rows of a softmax together: of `f32` those of more than 64 KiB and at most 512 KiB, of 16 bits those
+/// of more than 32 KiB and at most 256 KiB. Below this rate, groups of threads take the rows of `f32` of more than 256 KiB and at most 512
+/// KiB in turn, and one block keeps all of the rows of 96 to 128 KiB. Teams have the rows of more than 1 MiB, in 16 bits of more than 2 MiB. Other lengths, functions and types have the same plan at any rate.
 #[test]
 fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
     let usual = Rates::of(Arch::Sm90a);
@@ -924,13 +924,27 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
         (plan.threads, plan.blocks, plan.storage)
     };
     for function in [RowFunction::Softmax, RowFunction::LogSoftmax] {
-        for columns in [49156, 65536] {
-            assert_eq!(of_turns(function, columns), (512, 4, in_turn(30)));
+        // Registers and shared memory hold rows together.
+        for (columns, of_row, [held, kept]) in [
+            (16388, (512, 1), [0, 9]),
+            (22528, (512, 1), [0, 11]),
+            (22532, (1024, 1), [0, 6]),
+            (53248, (1024, 1), [0, 13]),
+            (53252, (256, 4), [1, 13]),
+            (65536, (256, 4), [3, 13]),
+            (65540, (256, 4), [0, 17]),
+            (106_496, (256, 4), [8, 18]),
+            (106_500, (256, 8), [1, 13]),
+            (131_072, (256, 8), [3, 13]),
+        ] {
+            let (threads, blocks) = of_row;
+            let storage = RowStorage::Divided {
+                held,
+                kept,
+                clusters: 4096,
+            };
+            assert_eq!(of_turns(function, columns), (threads, blocks, storage));
         }
-        for columns in [65540, 131_072] {
-            assert_eq!(of_turns(function, columns), (256, 8, in_turn(14)));
-        }
-        assert_eq!(of_turns(function, 49152), (512, 2, kept));
         let of_teams = |groups, teams| RowStorage::Teams {
             groups,
             slots: groups,
@@ -966,20 +980,14 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
     for rates in [usual, h100] {
         let of_one = on(RowFunction::LogSoftmax, Ty::F32, 16384, rates);
         assert_eq!(of_one.storage, kept);
-        let long = on(RowFunction::Softmax, Ty::F32, 131_072, rates);
+    }
+    for columns in [65540, 131_072] {
+        let long = on(RowFunction::Softmax, Ty::F32, columns, h100);
         assert_eq!((long.threads, long.storage), (256, in_turn(14)));
     }
-    for (ty, columns, of_h200) in [
-        (Ty::F32, 24576, 512),
-        (Ty::F32, 31740, 512),
-        (Ty::F32, 31744, 1024),
-        (Ty::F32, 32768, 1024),
-        (Ty::Bf16, 65536, 512),
-    ] {
-        for (rates, threads) in [(usual, of_h200), (h100, 1024)] {
-            let whole = on(RowFunction::Softmax, ty, columns, rates);
-            assert_eq!((whole.threads, whole.storage), (threads, kept));
-        }
+    for columns in [24576, 31740, 31744, 32768] {
+        let whole = on(RowFunction::Softmax, Ty::F32, columns, h100);
+        assert_eq!((whole.threads, whole.storage), (1024, kept));
     }
     let beside = RowStorage::Ahead {
         rows: 1,
@@ -1030,7 +1038,14 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
                     (1 << 19) - 1
                 };
                 let is_of_teams = !function.is_norm() && row > least;
-                let is_weighed = is_vectors && (is_of_four || is_of_groups || is_of_teams)
+                let divided = if ty == Ty::F32 {
+                    65537..=524_288
+                } else {
+                    32769..=262_144
+                };
+                let is_divided = is_vectors && !function.is_norm() && divided.contains(&row);
+                let is_weighed = is_divided
+                    || is_vectors && (is_of_four || is_of_groups || is_of_teams)
                     || is_of_one
                     || is_whole;
                 let is_of_slow = is_of_teams || is_whole;
@@ -1054,11 +1069,9 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
                             is_of_groups && (rates.memory() >= 4_000_000 || row > 1 << 18)
                         }
                         RowStorage::Teams { .. } => is_of_teams,
+                        RowStorage::Divided { .. } => is_divided && rates.memory() >= 4_000_000,
                         _ if is_norm => plan.rows == 2,
-                        _ if is_whole => {
-                            let is_of_all = ty == Ty::F32 && row >= 31 << 12;
-                            plan.threads == 1024 && (rates.memory() < 4_000_000 || is_of_all)
-                        }
+                        _ if is_whole => plan.threads == 1024 && rates.memory() < 4_000_000,
                         _ => plan.storage == kept,
                     };
                     assert!(!is_again || is_right, "{plan}");
@@ -1157,18 +1170,20 @@ fn the_plan_of_long_rows_follows_from_their_bytes() {
         (plan.threads, plan.accesses, plan.blocks, plan.storage)
     };
     assert_eq!(of_h200(Ty::Bf16, 16384), (512, 4, 1, RowStorage::Registers));
-    assert_eq!(of_h200(Ty::Bf16, 24576), (256, 1, 1, kept));
-    assert_eq!(of_h200(Ty::Bf16, 24584), (512, 1, 1, kept));
     assert_eq!(of_h200(Ty::F32, 12288), (256, 1, 1, kept));
     assert_eq!(of_h200(Ty::F32, 16384), (512, 1, 1, kept));
-    assert_eq!(of_h200(Ty::F32, 40_000), (512, 1, 2, kept));
-    let in_turn = |clusters| RowStorage::Alternating {
-        groups: 2,
-        slots: 2,
+    let divided = |held, kept, clusters| RowStorage::Divided {
+        held,
+        kept,
         clusters,
     };
-    assert_eq!(of_h200(Ty::F32, 65536), (512, 8, 4, in_turn(30)));
-    assert_eq!(of_h200(Ty::F32, 131_072), (256, 16, 8, in_turn(14)));
+    assert_eq!(of_h200(Ty::Bf16, 24576), (512, 1, 1, divided(0, 6, 4096)));
+    assert_eq!(of_h200(Ty::Bf16, 24584), (512, 1, 1, divided(0, 7, 4096)));
+    assert_eq!(of_h200(Ty::F32, 40_000), (1024, 1, 1, divided(0, 10, 4096)));
+    assert_eq!(of_h200(Ty::Bf16, 40_000), (512, 1, 1, divided(0, 10, 4096)));
+    assert_eq!(of_h200(Ty::Bf16, 65536), (512, 1, 1, divided(2, 14, 4096)));
+    assert_eq!(of_h200(Ty::F32, 65536), (256, 1, 4, divided(3, 13, 4096)));
+    assert_eq!(of_h200(Ty::F32, 131_072), (256, 1, 8, divided(3, 13, 4096)));
     let norm = |columns| plan(RowFunction::LayerNorm, Ty::Bf16, columns);
     assert_eq!(norm(16384), (512, 4, 1, ahead(1, 264)));
     assert_eq!(norm(32768), (1024, 4, 1, ahead(1, 132)));

@@ -391,11 +391,17 @@ fn one(
         results.push(samples(c)?);
     }
     let tanh = &expected[0];
+    // The scales are ones: by the plan of the plain product the bits are the same, and another plan adds in another order.
+    let of_scales = if ours[4][0].plan() == ours[0][0].plan() {
+        0.0
+    } else {
+        1e-3
+    };
     for (own, wanted, most) in [
         (1, tanh, 1e-2),
         (2, tanh, 1e-2),
         (3, &expected[1], 1e-2),
-        (4, &results[0], 0.0),
+        (4, &results[0], of_scales),
     ] {
         let off = difference(&results[own], wanted);
         if off.is_nan() || off > most {
