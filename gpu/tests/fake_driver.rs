@@ -158,7 +158,7 @@ fn a_device_tells_its_rates() {
 fn the_rates_of_a_device_choose_the_plan_of_long_rows() {
     let act = || {
         let device = device();
-        let told = [65536, 49152].map(|columns| {
+        let told = [65536, 49152, 131_072].map(|columns| {
             let shape = (2, columns);
             let x = device.uninitialised::<f32>(2 * columns).unwrap();
             let mut y = device.uninitialised::<f32>(2 * columns).unwrap();
@@ -171,18 +171,24 @@ fn the_rates_of_a_device_choose_the_plan_of_long_rows() {
         });
         told.join(" ").replace(' ', "_")
     };
-    let h200 = "softmax f32, vectors of 4, 512 threads for a row, 1 row in a block, 8 accesses, clusters of 4 blocks, rows in registers, 2 \
-                groups in turn, 2 slots, 30 clusters, warps meet once. The memory of the device moves 4.9 TB per second: two groups of threads take \
-                rows of more than 192 KiB in turn from 4 TB per second on, and rows of more than 256 KiB at any rate. \
-                softmax f32, vectors of 4, 512 threads for a row, 1 row in a block, 1 access, clusters of 2 blocks, rows in passes, 8 chunks \
-                kept, warps meet once. By the rates of the device, the blocks of a cluster wait 40.0 ns for each other in a row, and a second pass takes \
-                28.2 ns: rows are read again.";
+    let h200 = "softmax f32, vectors of 4, 256 threads for a row, 1 row in a block, 1 access, clusters of 4 blocks, 3 chunks in registers, 13 in \
+                shared memory, 4096 clusters, warps meet once. The memory of the device moves 4.9 TB per second: from 4 TB per second on, registers \
+                and shared memory hold a row of this length together. \
+                softmax f32, vectors of 4, 1024 threads for a row, 1 row in a block, 1 access, 0 chunks in registers, 12 in shared memory, 4096 \
+                clusters, warps meet once. The memory of the device moves 4.9 TB per second: from 4 TB per second on, registers and shared memory \
+                hold a row of this length together. \
+                softmax f32, vectors of 4, 256 threads for a row, 1 row in a block, 1 access, clusters of 8 blocks, 3 chunks in registers, 13 in \
+                shared memory, 4096 clusters, warps meet once. The memory of the device moves 4.9 TB per second: from 4 TB per second on, registers \
+                and shared memory hold a row of this length together.";
     let h100 = "softmax f32, vectors of 4, 1024 threads for a row, 1 row in a block, 4 accesses, clusters of 4 blocks, rows in registers, 3 \
                 tiles ahead, 30 clusters, warps meet once. By the rates of the device, the blocks of a cluster wait 40.0 ns for each other in a row, and a \
                 second pass takes 55.2 ns: a cluster has the rows. \
                 softmax f32, vectors of 4, 1024 threads for a row, 1 row in a block, 3 accesses, clusters of 4 blocks, rows in registers, 4 \
                 tiles ahead, 30 clusters, warps meet once. By the rates of the device, the blocks of a cluster wait 40.0 ns for each other in a row, and a \
-                second pass takes 41.4 ns: a cluster has the rows.";
+                second pass takes 41.4 ns: a cluster has the rows. \
+                softmax f32, vectors of 4, 256 threads for a row, 1 row in a block, 16 accesses, clusters of 8 blocks, rows in registers, 2 \
+                groups in turn, 2 slots, 14 clusters, warps meet once. The memory of the device moves 3.4 TB per second: below 4 TB per second, two \
+                groups of threads take rows of more than 256 KiB in turn.";
     for (scene, told) in [("whole", h200), ("h100", h100), ("rateless", h200)] {
         let found = said(
             "the_rates_of_a_device_choose_the_plan_of_long_rows",
