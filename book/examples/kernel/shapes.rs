@@ -30,8 +30,8 @@ fn operands(vector: i64) -> Operands {
         c,
         majors,
         vectors,
-        beta: false,
-        gated: false,
+        beta: false,  // C is only written
+        gated: false, // one right factor, not two
     }
 }
 // ANCHOR_END: operands
