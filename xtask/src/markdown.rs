@@ -50,6 +50,7 @@ pub(crate) fn parts(text: &str) -> Parts {
     let options = Options::ENABLE_TABLES | Options::ENABLE_FOOTNOTES | Options::ENABLE_MATH;
     let mut parts = Parts::default();
     let mut is_in_block = false;
+    let lines = Lines::of(text);
     for (event, range) in Parser::new_ext(text, options).into_offset_iter() {
         match &event {
             Event::Start(Tag::CodeBlock(_)) => is_in_block = true,
@@ -60,9 +61,9 @@ pub(crate) fn parts(text: &str) -> Parts {
             && !is_in_block
             && is_delimiter(piece, &text[..range.start])
         {
-            parts.stray_delimiters.push(line_of(text, range.start));
+            parts.stray_delimiters.push(lines.line(range.start));
         }
-        parts.take(event, line_of(text, range.start), range, is_in_block);
+        parts.take(event, lines.line(range.start), range, is_in_block);
     }
     parts
 }
@@ -133,9 +134,21 @@ impl Formula {
     }
 }
 
-/// The line of byte `at`, counted from 1.
-fn line_of(text: &str, at: usize) -> usize {
-    1 + text[..at].bytes().filter(|byte| *byte == b'\n').count()
+/// Where the lines of a text end. A text has thousands of places whose lines are wanted, so it is searched for line ends once.
+struct Lines {
+    ends: Vec<usize>,
+}
+
+impl Lines {
+    fn of(text: &str) -> Lines {
+        let ends = text.match_indices('\n').map(|(at, _)| at).collect();
+        Lines { ends }
+    }
+
+    /// Returns the line of byte `at`, counted from 1.
+    fn line(&self, at: usize) -> usize {
+        1 + self.ends.partition_point(|end| *end < at)
+    }
 }
 
 impl Fence {

@@ -48,16 +48,29 @@ impl Drawings {
         Ok(())
     }
 
+    /// The page with its drawings: one walk along it, since the page for the printer has thousands.
     fn drawn(&self, page: &str, seen: &mut [bool]) -> String {
-        let mut page = page.to_string();
-        for (number, drawing) in self.all().iter().enumerate() {
-            let comment = comment(number);
-            if page.contains(&comment) {
-                page = page.replace(&comment, drawing);
-                seen[number] = true;
+        let all = self.all();
+        let mut pieces = page.split(BEFORE);
+        let mut drawn = pieces.next().unwrap_or_default().to_string();
+        for piece in pieces {
+            let place = piece.split_once(AFTER).and_then(|(number, after)| {
+                let number: usize = number.parse().ok()?;
+                Some((number, all.get(number)?, after))
+            });
+            match place {
+                Some((number, drawing, after)) => {
+                    seen[number] = true;
+                    drawn.push_str(drawing);
+                    drawn.push_str(after);
+                }
+                None => {
+                    drawn.push_str(BEFORE);
+                    drawn.push_str(piece);
+                }
             }
         }
-        page
+        drawn
     }
 
     fn all(&self) -> MutexGuard<'_, Vec<String>> {
@@ -76,8 +89,12 @@ fn named(drawing: &str, number: usize) -> String {
         .replacen("<desc>", &format!("<desc id=\"{}\">", ids[1]), 1)
 }
 
+/// What stands before and after a drawing's number in the comment in its place.
+const BEFORE: &str = "<!--drawing ";
+const AFTER: &str = "-->";
+
 fn comment(number: usize) -> String {
-    format!("<!--drawing {number}-->")
+    format!("{BEFORE}{number}{AFTER}")
 }
 
 /// What is before the drawing, the drawing, and what is after it.
@@ -105,6 +122,8 @@ mod tests {
         let page = drawings.drawn(&kept.join(" "), &mut seen);
         assert_eq!(page, format!("{first} {second}"));
         assert_eq!(seen, [true, true]);
+        let none = "<!--drawing 2--> <!--drawing x--> <!--drawing 1";
+        assert_eq!(drawings.drawn(none, &mut [false; 2]), none);
     }
 
     #[test]
