@@ -36,7 +36,7 @@ use super::groups::lists::{self, GivenLists};
 use super::groups::tiles;
 use super::groups::{self, Groups};
 use super::plan::{Division, GemmPlan, Operands, vector};
-use super::prepared::{GemmKernel, GemmShape, PreparedGemms, Role, Wish};
+use super::prepared::{BuiltProduct, GemmKernel, GemmShape, PreparedGemms, Role, Wish};
 use super::problem::{EpilogueWork, MOST, check_extent, holds_f32};
 use super::sm90::{WARPGROUP_THREADS, WORKSPACE, counted_along_k, numbers_of_parts};
 use crate::autotune::Autotune;
@@ -1621,7 +1621,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         };
         let (mut product, wanted) = (product(shape.clone())?, &product);
         let mut sums = None;
-        if let bytes @ 1.. = product.about().0.workspace(&problem) {
+        if let bytes @ 1.. = product.about().plan.workspace(&problem) {
             sums = memory.take_rest(bytes as usize)?;
             // A capture of the same call takes this kernel, which must be loaded by then.
             let without = wanted(GemmShape {
@@ -1766,7 +1766,7 @@ pub(crate) const B2: &str = "B2";
 struct Work {
     steps: Steps,
     explained: Explained,
-    product: Arc<Call<(GemmPlan, Arc<TensorKernel>)>>,
+    product: Arc<Call<BuiltProduct>>,
     /// Made for the first caller that asks for it: a run needs none.
     function: OnceLock<Function>,
     /// The memory through which parts of K are summed, if the call owns it.
@@ -1911,12 +1911,36 @@ impl<'a> GemmCall<'a> {
 
     /// Returns the plan of the product; `None` if there is nothing to do.
     pub fn plan(&self) -> Option<&GemmPlan> {
-        self.work.as_ref().map(|work| &work.product.about().0)
+        self.work.as_ref().map(|work| &work.product.about().plan)
     }
 
     /// Returns the kernel of the product with its report; `None` if there is nothing to do.
     pub fn built(&self) -> Option<&TensorKernel> {
-        self.work.as_ref().map(|work| &*work.product.about().1)
+        self.work
+            .as_ref()
+            .map(|work| &*work.product.about().product)
+    }
+
+    /// Returns the kernel that adds the parts of K and stores C; `None` if the plan divides no tile.
+    ///
+    /// ```
+    /// use colex_gpu::kernels::gemm::GemmPlan;
+    /// use colex_gpu::{Device, Gemm};
+    /// use half::bf16;
+    ///
+    /// let device = Device::simulator(colex_atom::Arch::Sm90a);
+    /// let a = device.zeros::<bf16>(64 * 256)?;
+    /// let mut c = device.poisoned::<f32>(64 * 64)?;
+    /// let rows = a.view((64, 256))?;
+    /// let call = Gemm::new(&rows, &rows, &c.view_mut((64, 64))?).prepare_with(|operands, arch| {
+    ///     let plan = GemmPlan::candidates(operands, arch)[0];
+    ///     Ok(GemmPlan { split: 2, undivided: 0, ..plan })
+    /// })?;
+    /// assert_eq!(call.built_sum().map(|built| built.kernel.name.as_str()), Some("gemm_sum"));
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn built_sum(&self) -> Option<&TensorKernel> {
+        self.work.as_ref()?.product.about().sum.as_deref()
     }
 
     /// Returns the kernel of the product on its device; `None` if there is nothing to do.
@@ -2283,7 +2307,7 @@ pub(super) fn prepare(
     shape: &GemmShape,
     device: &Device,
     addresses: &[u64],
-) -> Result<Shape<(GemmPlan, Arc<TensorKernel>)>, Error> {
+) -> Result<Shape<BuiltProduct>, Error> {
     let plan = plan_of(problem, shape, device)?;
     let given = shape.epilogue.as_deref();
     let (seen, order) = plan.seen(problem);
@@ -2352,10 +2376,16 @@ pub(super) fn prepare(
     operands.extend(numbers);
     operands.extend(departed..behind);
     let mut launches = vec![prepared(&kernel, grid, given, &operands)?];
+    let mut about = BuiltProduct {
+        plan,
+        product: kernel.built.clone(),
+        sum: None,
+    };
     if plan.divided_tiles(problem) > 0 {
         let sum = loaded(Role::Sum)?;
         let blocks = split_sum::blocks(launched, plan.divided_tiles(problem)) as u32;
         let grid = Launch::new(blocks, WARPGROUP_THREADS);
+        let grid = grid.dynamic_shared(sum.built.dynamic_shared());
         let given = arguments_of_sum(
             &seen,
             launched,
@@ -2365,8 +2395,9 @@ pub(super) fn prepare(
             more(Role::Sum, &sum.built)?,
         )?;
         launches.push(prepared(&sum, grid, given, &order[2..])?);
+        about.sum = Some(sum.built.clone());
     }
-    Ok(Shape::new((plan, kernel.built.clone()), launches))
+    Ok(Shape::new(about, launches))
 }
 
 /// The batch and the epilogue as the kernel of a plan has them.

@@ -15,10 +15,19 @@ use crate::method::GemmMethod;
 /// The cache of prepared products of a device.
 #[derive(Debug)]
 pub(crate) struct PreparedGemms(
-    pub(crate) PreparedCalls<GemmShape, GemmKernel, (GemmPlan, Arc<TensorKernel>)>,
+    pub(crate) PreparedCalls<GemmShape, GemmKernel, BuiltProduct>,
     /// Whether products of rows that no tensor map describes pack them.
     pub(crate) Memo<GemmShape, bool>,
 );
+
+/// The plan of a product, and its kernels.
+#[derive(Debug)]
+pub(crate) struct BuiltProduct {
+    pub(crate) plan: GemmPlan,
+    pub(crate) product: Arc<TensorKernel>,
+    /// The one that adds the parts of K, if tiles are divided.
+    pub(crate) sum: Option<Arc<TensorKernel>>,
+}
 
 /// A plan, its batch, the epilogue if it is not a scaled sum, and what the kernel does.
 pub(crate) type GemmKernel = (GemmPlan, BatchForm, Option<KernelEpilogue>, Role);

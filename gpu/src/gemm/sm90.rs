@@ -16,7 +16,7 @@ use super::chunks::arrivals::{ChunkFlags, Waits};
 use super::chunks::departures::Departures;
 use super::convolution::form::Filter;
 use super::epilogue::cluster_sum::ClusterSum;
-use super::epilogue::sm90::{StorePath, TilePlace, shared_bytes};
+use super::epilogue::sm90::{StorePath, TilePlace, landing_buffers, shared_bytes};
 use super::epilogue::split_sum::{SplitSum, StepRow};
 use super::epilogue::terms::{EarlyTerms, KernelEpilogue, MakeMap, Terms};
 use super::family::{GemmFamily, MOST_STAGES, Numbers};
@@ -688,7 +688,13 @@ fn build(
     let stored = plan.stored();
     let stored_mma = stored.tiled_mma()?;
     let landing = epilogue.landing(plan).filter(|_| batch.groups.is_none());
-    let output = StorePath::new(&mut k, &stored, &batch, (&stored_mma, landing.is_some()))?;
+    // What the stages leave of the shared memory.
+    let room = i64::from(Limits::of(arch).shared) - tile_bytes(plan, plan.stages) - BESIDE_TILES;
+    let buffers = landing.map(|_| match (plan.cluster, most_beside(plan)) {
+        ([_, _, 1], 1) => landing_buffers(&stored, room),
+        _ => landing_buffers(&stored, 0),
+    });
+    let output = StorePath::new(&mut k, &stored, &batch, (&stored_mma, buffers))?;
     let sizes = ["m", "n", "k"].map(|name| k.index_argument(name, 1..MOST_EXTENT + 1));
     let products = batch.arguments(&mut k);
     let first_chunk = batch.chunks.map(|of| {

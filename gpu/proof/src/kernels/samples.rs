@@ -742,7 +742,8 @@ fn products() -> Result<Vec<Sample>, Error> {
     Ok(all)
 }
 
-/// Products with the epilogues of `cargo xtask bench epilogue`, by the plans that only a product with an epilogue chooses.
+/// Products with the epilogues of `cargo xtask bench epilogue`, by the plans that only a product with an epilogue chooses, and the kernels
+/// that add their parts of K.
 fn with_epilogues() -> Result<Vec<Sample>, Error> {
     let gelu = |is_tanh: bool| {
         Epilogue::new(Ty::F32, |e| {
@@ -773,9 +774,10 @@ fn with_epilogues() -> Result<Vec<Sample>, Error> {
                 gemm = gemm.tensor(name, view);
             }
         }
-        let mut own = Vec::new();
+        let (mut own, mut in_parts) = (Vec::new(), None);
         gemm.prepare_with(|operands, arch| {
             let plain = GemmPlan::candidates(operands, arch);
+            in_parts = plain.iter().copied().find(|plan| plan.split > 1);
             own = GemmPlan::candidates_with_epilogue(operands, arch);
             own.retain(|plan| !plain.contains(plan));
             Ok(plain[0])
@@ -784,6 +786,12 @@ fn with_epilogues() -> Result<Vec<Sample>, Error> {
             let call = gemm.prepare_with(|_, _| Ok(plan))?;
             let kernel = call.built().map(|built| built.kernel.clone());
             all.extend(kernel.map(|kernel| Sample::new(kernel, 168)));
+        }
+        if let Some(plan) = in_parts {
+            let plan = GemmPlan { split: 2, ..plan };
+            let call = gemm.prepare_with(|_, _| Ok(plan))?;
+            let kernel = call.built_sum().map(|built| built.kernel.clone());
+            all.extend(kernel.map(|kernel| Sample::new(kernel, 104)));
         }
     }
     Ok(all)

@@ -676,19 +676,23 @@ fn a_residual_comes_to_where_c_is_staged() {
     });
     let sum = sum.expect("an epilogue");
     // For a block by pingpong, two tiles of 64 by 32 and a third.
-    let (m, n, k) = (1272_i64, 504_i64, 24_i64);
+    let usual = [1272, 504];
     let number = |i: i64| bf16::from_f64(((i * 5 + i / 7) % 13) as f64 / 4.0 - 1.5);
     let numbers = |count: i64| -> Vec<bf16> { (0..count).map(number).collect() };
     let plans = [
-        (Cooperative, [128, 64, 32], 2, [2, 1, 1], false),
-        (Cooperative, [64, 96, 16], 1, [1, 1, 1], true),
-        (Pingpong, [64, 32, 16], 1, [1, 1, 1], false),
-        (Pingpong, [64, 32, 16], 1, [2, 1, 1], true),
-        // 192 accumulators of a thread.
-        (Pingpong, [128, 192, 16], 1, [2, 1, 1], false),
+        (Cooperative, [128, 64, 32], 2, [2, 1, 1], false, usual),
+        (Cooperative, [64, 96, 16], 1, [1, 1, 1], true, usual),
+        (Pingpong, [64, 32, 16], 1, [1, 1, 1], false, usual),
+        (Pingpong, [64, 32, 16], 1, [2, 1, 1], true, usual),
+        // 192 accumulators of a thread, and more parts than buffers.
+        (Pingpong, [128, 192, 16], 1, [2, 1, 1], false, usual),
+        // Seven parts in four buffers and three in three, by blocks of two tiles and of three.
+        (Cooperative, [64, 224, 16], 1, [1, 1, 1], false, [8968, 224]),
+        (Cooperative, [64, 96, 16], 1, [1, 1, 1], false, [17000, 96]),
     ];
     let mut cases = 0;
-    for (schedule, tile, groups, cluster, swap) in plans {
+    for (schedule, tile, groups, cluster, swap, [m, n]) in plans {
+        let k = 24_i64;
         for major in [Major::Second, Major::First] {
             let run = |apart: i64| {
                 let order = colex_sim::Schedule::from_seed(cases);
@@ -740,10 +744,18 @@ fn a_residual_comes_to_where_c_is_staged() {
                 let bits: Vec<u16> = (c.download().expect("C").iter())
                     .map(|x| x.to_bits())
                     .collect();
-                (bits, text.matches("cp.async.bulk.tensor.2d.shared").count())
+                let is_behind = text.contains("cp.async.bulk.wait_group.read 1;")
+                    && text.contains("cp.async.bulk.wait_group.read 2;");
+                (
+                    bits,
+                    text.matches("cp.async.bulk.tensor.2d.shared").count(),
+                    is_behind,
+                )
             };
-            let ((by_map, loads), (by_threads, fewer)) = (run(8), run(4));
+            let ((by_map, loads, waits), (by_threads, fewer, _)) = (run(8), run(4));
             assert!(loads > fewer, "{tile:?}: {loads} loads by TMA, and {fewer}");
+            // A load that does not wait for the store just before it.
+            assert_eq!(waits, tile[1] > 64, "{tile:?}");
             assert!(by_map == by_threads, "{tile:?}, {schedule:?}, {major:?}");
             let at = (m * n / 2) as usize;
             assert_ne!(by_map[at..at + 64], [0; 64]);

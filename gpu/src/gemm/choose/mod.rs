@@ -335,6 +335,9 @@ mod h200 {
     /// Microseconds of the kernel that adds parts of K; clocks for each byte that a block writes; bytes that are read in a
     /// microsecond.
     pub(super) const SPLIT: [f64; 3] = [1.29, 0.0181, 2.17e6];
+    /// The instructions more, in the kernel that adds parts of K, for an element of a tensor of the epilogue that is no part of a vector,
+    /// by its machine code.
+    pub(super) const BY_ELEMENTS: f64 = 6.0;
     /// The part of a product's time that the model adds where shares cross the borders of tiles: clusters that compute other parts of K at
     /// one time share less of the second-level cache. Of eight such plans on an H200, none was the fastest of its shape, and the model said
     /// 0.85 to 1.05 of the times of three.
@@ -586,8 +589,27 @@ impl GemmPlan {
         if divided > 0 && whole > 0 {
             fixed += h200::AFTER_WHOLE;
         }
+        // A round of parts is that part of a round.
+        let mut waves = rounds(whole) as f64;
+        if divided > 0 {
+            let of_round = match self.division {
+                Division::SplitK => up_to(steps, self.split),
+                // Where a share begins or ends inside of a tile, it has at most two parts.
+                Division::StreamK => {
+                    let row = (divided / blocks).saturating_mul(steps);
+                    up_to(row, self.split)
+                }
+            };
+            waves += rounds(in_parts) as f64 * of_round as f64 / steps as f64;
+        }
         let [formula, delay] = self.clocks_of_formulas(problem, active, machine);
-        let [formula, delay] = [formula, delay].map(|each| elements * each);
+        // The kernel that adds the parts evaluates the formulas of the tiles that are divided.
+        let in_tiles = if divided > 0 {
+            rounds(whole) as f64 / waves
+        } else {
+            1.0
+        };
+        let [formula, delay] = [formula, delay].map(|each| elements * each * in_tiles);
         if self.schedule == Schedule::Pingpong {
             let own = h200::PINGPONG[usize::from(self.has_short_parts())] * epilogue + formula;
             let mainloop = steps as f64 * step + delay;
@@ -607,24 +629,16 @@ impl GemmPlan {
             let [once, each] = h200::SUM;
             sum += once + bm * bn * 4.0 * each;
         }
-        // A round of parts is that part of a round.
-        let (mut waves, mut parts) = (rounds(whole) as f64, 0.0);
+        let mut parts = 0.0;
+        let mut memory = self.microseconds_of_memory(problem, machine)
+            + self.bytes_of_ends(problem) / machine.memory;
         if divided > 0 {
             let [once, written, read] = h200::SPLIT;
-            let rounds = rounds(in_parts) as f64;
-            let of_round = match self.division {
-                Division::SplitK => up_to(steps, self.split),
-                // Where a share begins or ends inside of a tile, it has at most two parts.
-                Division::StreamK => {
-                    let row = (divided / blocks).saturating_mul(steps);
-                    up_to(row, self.split)
-                }
-            };
-            waves += rounds * of_round as f64 / steps as f64;
             let parts_of_each = match self.division {
                 Division::SplitK => 1.0,
                 Division::StreamK => 2.0,
             };
+            let rounds = rounds(in_parts) as f64;
             parts = once
                 + rounds * parts_of_each * elements * 4.0 * written / machine.clocks
                 + places as f64 * elements * 4.0 / read;
@@ -632,6 +646,10 @@ impl GemmPlan {
                 let round = (steps as f64 * step + epilogue + sum) / machine.clocks;
                 parts += h200::ACROSS_TILES * (fixed + waves * round);
             }
+            let of_all = divided as f64 / tiles as f64;
+            let [time, read] = self.microseconds_behind_parts(problem, contiguous, machine);
+            parts += of_all * time;
+            memory -= of_all * read;
         }
         PlanCost {
             fixed,
@@ -641,9 +659,36 @@ impl GemmPlan {
             sum: sum / machine.clocks,
             parts,
             operations: 0.0,
-            memory: self.microseconds_of_memory(problem, machine)
-                + self.bytes_of_ends(problem) / machine.memory,
+            memory,
         }
+    }
+
+    /// The microseconds that an epilogue of the caller adds to the kernel that adds the parts of K, if all tiles are divided: the
+    /// instructions of its formulas, and its tensors at the rate of the parts. Where no vectors fit the extent along which C is
+    /// contiguous, each element of a tensor takes instructions of its own. Behind them, the time in which the memory reads the tensors.
+    fn microseconds_behind_parts(
+        &self,
+        problem: &GemmProblem,
+        contiguous: i64,
+        machine: Machine,
+    ) -> [f64; 2] {
+        let work = problem.epilogue.unwrap_or_default();
+        let [instructions, special, bytes] =
+            [work.instructions, work.special_functions, work.tensor_bytes].map(f64::from);
+        let bytes_of_c = f64::from(self.operands.c.bits()) / 8.0;
+        let one_by_one = match contiguous % 8 {
+            0 => 0.0,
+            _ => h200::BY_ELEMENTS * bytes / bytes_of_c,
+        };
+        let slots = (instructions + one_by_one).max(special * h200::SPECIAL) / h200::ISSUE;
+        let slots = slots / (machine.multiprocessors as f64 * machine.clocks);
+        let elements = [problem.m, problem.n, problem.batch].map(|extent| extent as f64);
+        let elements: f64 = elements.into_iter().product();
+        let [_, _, rate] = h200::SPLIT;
+        [
+            elements * (slots + bytes / rate),
+            elements * bytes / machine.memory,
+        ]
     }
 
     /// The clocks that an epilogue of the caller adds for each element, where some blocks work: to that of a tile, and by pingpong to the
@@ -2262,6 +2307,55 @@ mod tests {
         let in_turn = ([128, 192, 64], Schedule::Pingpong);
         let together = ([128, 256, 64], Schedule::Cooperative);
         assert_eq!(found, [in_turn, together, together]);
+    }
+
+    /// The kernel that adds the parts of K evaluates the formulas of the tiles that are divided: a residual adds its bytes at the rate of the
+    /// parts and its instructions to that kernel alone, more where no vectors of it fit, and the tiles that are whole have their part.
+    #[test]
+    fn what_an_epilogue_adds_to_parts_of_k() {
+        let [_, _, (_, residual), _] = recorded_epilogues();
+        let added = |[m, n, k]: [i64; 3], split: i64, undivided: i64| {
+            let (plain, operands) = aligned(m, n, k);
+            let plan = GemmPlan {
+                tile: [128, 128, 64],
+                warps: [2, 1],
+                cluster: [1; 3],
+                split,
+                undivided,
+                ..GemmPlan::new(GemmMethod::Hopper, operands)
+            };
+            let with = GemmProblem {
+                epilogue: Some(residual),
+                ..plain
+            };
+            let [plain, with] = [plain, with].map(|problem| plan.cost(&problem, h200()));
+            [
+                with.parts - plain.parts,
+                with.epilogue - plain.epilogue,
+                with.memory - plain.memory,
+            ]
+        };
+        let is_near = |x: f64, y: f64| (x - y).abs() < 1e-9;
+        let elements = 256.0 * 4096.0;
+        let machine = h200();
+        let issued = |slots: f64| {
+            elements * slots / (128.0 * machine.multiprocessors as f64 * machine.clocks)
+        };
+        let [parts, epilogue, memory] = added([256, 4096, 14336], 2, 0);
+        let read = elements * 2.0 / 2.17e6;
+        assert!(is_near(parts, read + issued(3.0)), "{parts}");
+        assert!(is_near(epilogue, 0.0) && is_near(memory, 0.0));
+        // 0.97 us of bytes, and 0.09 of instructions.
+        assert!((1.05..1.07).contains(&parts), "{parts}");
+        let [whole, of_tiles, memory] = added([256, 4096, 14336], 1, 0);
+        assert!(is_near(whole, 0.0) && of_tiles > 0.1 && memory > 0.1);
+        let [half, of_half, _] = added([256, 4096, 14336], 2, 32);
+        assert!(is_near(half, parts / 2.0), "{half}");
+        assert!(of_half > 0.0 && of_half < of_tiles, "{of_half}");
+        let [by_elements, ..] = added([4096, 4095, 1024], 2, 0);
+        let [by_vectors, ..] = added([4096, 4096, 1024], 2, 0);
+        let more = by_elements / by_vectors * 4096.0 / 4095.0;
+        assert!((1.01..1.2).contains(&more), "{more}");
     }
 
     /// The regret of the choice with each formula on recorded times: 21 shapes of language models with 256 to 2048 rows by the default of

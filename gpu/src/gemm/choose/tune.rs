@@ -4,7 +4,6 @@ use core::fmt;
 use std::sync::Arc;
 
 use colex_device::{Buffer, Device};
-use colex_tensor::TensorKernel;
 
 use super::{Machine, ranked};
 use crate::autotune::{self, Autotune, Tuned};
@@ -12,7 +11,7 @@ use crate::calls::Call;
 use crate::error::Error;
 use crate::gemm::call::prepare;
 use crate::gemm::plan::{GemmPlan, Operands};
-use crate::gemm::prepared::{GemmShape, PreparedGemms, Wish};
+use crate::gemm::prepared::{BuiltProduct, GemmShape, PreparedGemms, Wish};
 use crate::gemm::problem::GemmElement;
 use crate::gemm::sm90::WORKSPACE;
 use crate::kernels::{Compute, GemmProblem};
@@ -90,10 +89,7 @@ struct Trial<'a> {
 }
 
 /// The calls of a plan, with the memory through which they sum parts of K.
-type Runs = (
-    Vec<Arc<Call<(GemmPlan, Arc<TensorKernel>)>>>,
-    Option<Buffer<u8>>,
-);
+type Runs = (Vec<Arc<Call<BuiltProduct>>>, Option<Buffer<u8>>);
 
 impl Trial<'_> {
     /// Returns the plan with the smallest median time.
@@ -152,7 +148,7 @@ impl Trial<'_> {
         let mut calls = calls.collect::<Result<Vec<_>, Error>>()?;
         let bytes = calls
             .first()
-            .map_or(0, |call| call.about().0.workspace(self.problem));
+            .map_or(0, |call| call.about().plan.workspace(self.problem));
         if bytes == 0 {
             return Ok(Some((calls, None)));
         }

@@ -25,6 +25,9 @@ const ROWS: i64 = 64;
 /// The number of buffers in shared memory of a warpgroup.
 const BUFFERS: i64 = 2;
 
+/// The most of them where a tensor of the epilogue is brought to them: the loads of three parts are under way while one is stored.
+const MOST_BUFFERS: i64 = 4;
+
 /// Where a tile is stored.
 pub(crate) struct TilePlace {
     /// Its coordinates along M and N.
@@ -61,6 +64,8 @@ pub(crate) struct Staged {
     tile: ComposedLayout,
     /// One for each buffer of each warpgroup, where what C or a tensor of the epilogue holds is brought.
     landed: Option<Barriers>,
+    /// The buffers of a warpgroup.
+    buffers: i64,
     /// The columns of a part.
     columns: i64,
     copies: FragmentCopies,
@@ -81,6 +86,18 @@ pub(crate) fn columns(plan: &GemmPlan) -> Option<i64> {
     widths.into_iter().find(|width| columns % width == 0)
 }
 
+/// The buffers of a warpgroup where a tensor of the epilogue is brought to them: as many as have room in `bytes` bytes beside
+/// [`BUFFERS`], and no more than a tile has parts.
+pub(crate) fn landing_buffers(plan: &GemmPlan, bytes: i64) -> i64 {
+    let one = shared_bytes(plan) / BUFFERS;
+    let Some(columns) = columns(plan).filter(|_| one > 0) else {
+        return BUFFERS;
+    };
+    let parts = plan.tile[0] / (ROWS * plan.warps[0]) * (plan.tile[1] / columns);
+    let room = BUFFERS + (bytes / one).max(0);
+    room.min(MOST_BUFFERS).min(parts).max(BUFFERS)
+}
+
 /// The bytes of the buffers in shared memory.
 pub(crate) fn shared_bytes(plan: &GemmPlan) -> i64 {
     let bits = i64::from(plan.operands.c.bits());
@@ -95,7 +112,7 @@ impl StorePath {
         k: &mut Builder,
         plan: &GemmPlan,
         batch: &BatchForm,
-        (mma, lands): (&TiledMma, bool),
+        (mma, landing): (&TiledMma, Option<i64>),
     ) -> Result<StorePath, Error> {
         let (ty, layout) = (plan.operands.c, batch.layout(plan, Operand::C));
         let Some(columns) = columns(plan).filter(|_| plan.stages_c()) else {
@@ -104,10 +121,11 @@ impl StorePath {
             return Ok(StorePath::Direct(Box::new((*c, direct))));
         };
         let (rows, major) = (ROWS * plan.warps[0], plan.operands.major(Operand::C));
+        let of_group = landing.unwrap_or(BUFFERS);
         let shared = boxed_layout(
             major,
             ty.bits(),
-            &[rows, columns, BUFFERS * plan.tiles_at_once()],
+            &[rows, columns, of_group * plan.tiles_at_once()],
         )?;
         let tile = boxed_layout(major, ty.bits(), &[ROWS, columns])?;
         let mut map =
@@ -118,8 +136,9 @@ impl StorePath {
             None => None,
         };
         let shared = k.shared_tensor(ty, shared);
-        let buffers = BUFFERS * plan.consumer_groups();
-        let landed = (plan.operands.beta || lands).then(|| k.barriers(buffers));
+        let buffers = of_group * plan.consumer_groups();
+        let lands = plan.operands.beta || landing.is_some();
+        let landed = lands.then(|| k.barriers(buffers));
         Ok(StorePath::Staged(Box::new(Staged {
             map,
             others,
@@ -127,6 +146,7 @@ impl StorePath {
             shared,
             tile,
             landed,
+            buffers: of_group,
             columns,
             copies: FragmentCopies::new(plan, mma)?,
             mma: mma.clone(),
@@ -311,18 +331,29 @@ impl ThreadEpilogue<'_> {
     }
 
     /// The place of the part's buffer in the mode of buffers.
-    fn stage(&self, part: i64) -> Index {
-        &self.tile * BUFFERS + part % BUFFERS
+    fn stage(&self, staged: &Staged, part: i64) -> Index {
+        &self.tile * staged.buffers + part % staged.buffers
     }
 
     /// The part's buffer.
     fn buffer(&self, staged: &Staged, part: i64) -> Tensor {
-        let at = (&self.group, 0, self.stage(part));
+        let at = (&self.group, 0, self.stage(staged, part));
         staged.shared.local_tile((ROWS, staged.columns), at)
     }
 
-    fn barrier(&self, landed: &Barriers, part: i64) -> Index {
-        landed.at(&self.warpgroup * BUFFERS + part % BUFFERS)
+    fn barrier(&self, staged: &Staged, landed: &Barriers, part: i64) -> Index {
+        landed.at(&self.warpgroup * staged.buffers + part % staged.buffers)
+    }
+
+    /// The parts whose loads are under way when a part begins. With two buffers, the load of a part begins when the store of the one
+    /// two before it has read its buffer; with more, nothing waits for the store of the part just before.
+    fn ahead(staged: &Staged) -> i64 {
+        staged.buffers - Self::behind(staged)
+    }
+
+    /// The stores that need not have read their buffers when the next load begins.
+    fn behind(staged: &Staged) -> i64 {
+        i64::from(staged.buffers > BUFFERS)
     }
 
     /// Waits until the tensors of the epilogue are there: one thread of the warpgroup does, which also issues its TMA copies, and the
@@ -335,19 +366,37 @@ impl ThreadEpilogue<'_> {
 
     /// Starts the loads of the first parts of the old C, or of the tensor that TMA brings in its place.
     pub(crate) fn fetch(&self, k: &mut Builder, at: &TilePlace, terms: &Terms) {
-        (0..BUFFERS).for_each(|part| self.bring(k, at, part, terms));
-    }
-
-    /// Starts the load of a part once its buffer is free, if something is brought and the tile has a part of that number.
-    fn bring(&self, k: &mut Builder, at: &TilePlace, part: i64, terms: &Terms) {
         let StorePath::Staged(staged) = self.end else {
             return;
         };
+        for part in 0..Self::ahead(staged) {
+            // The stores of the tile before that came behind the last one from this buffer.
+            let later = match self.parts(staged) - 1 - part {
+                before @ 0.. if staged.buffers > BUFFERS => before % staged.buffers,
+                _ => 0,
+            };
+            self.bring(k, staged, at, (part, later), terms);
+        }
+    }
+
+    /// Starts the load of a part once its buffer is free, if something is brought and the tile has a part of that number: of the stores
+    /// before, all but the last `pending` have read their buffers.
+    fn bring(
+        &self,
+        k: &mut Builder,
+        staged: &Staged,
+        at: &TilePlace,
+        (part, pending): (i64, i64),
+        terms: &Terms,
+    ) {
         let (Some(landed), true) = (&staged.landed, part < self.parts(staged)) else {
             return;
         };
-        k.where_(self.leads, |ir| ir.bulk_wait(0, true));
-        let (buffer, full) = (self.buffer(staged, part), self.barrier(landed, part));
+        k.where_(self.leads, |ir| ir.bulk_wait(pending as u32, true));
+        let (buffer, full) = (
+            self.buffer(staged, part),
+            self.barrier(staged, landed, part),
+        );
         k.if_(self.leads, |k| {
             let mut place = self.place(staged, at, part);
             let map = match terms.landed() {
@@ -457,12 +506,12 @@ impl ThreadEpilogue<'_> {
         let old = match &staged.landed {
             Some(landed) => {
                 let parity = self.parity(k, staged, part);
-                k.wait(&self.barrier(landed, part), &parity);
+                k.wait(&self.barrier(staged, landed, part), &parity);
                 // (CPY, CPY_M, CPY_N, BUFFERS)
                 let from = copies.read.at(&self.thread).partition_src(&staged.shared);
                 let old = k.fragment(self.plan.operands.c, sums[0].layout());
                 let into = copies.in_order(&old);
-                k.copy(&copies.read, &from.at(3, self.stage(part)), &into);
+                k.copy(&copies.read, &from.at(3, self.stage(staged, part)), &into);
                 Some(old)
             }
             None => None,
@@ -483,7 +532,7 @@ impl ThreadEpilogue<'_> {
         k.copy(
             &copies.write,
             &copies.in_order(&out),
-            &to.at(3, self.stage(part)),
+            &to.at(3, self.stage(staged, part)),
         );
         k.fence(FenceKind::ProxyAsyncShared);
         k.sync_named(&named, WARPGROUP_THREADS);
@@ -498,19 +547,20 @@ impl ThreadEpilogue<'_> {
             }
             k.bulk_commit();
         });
-        self.bring(k, at, part + BUFFERS, terms);
+        let next = part + Self::ahead(staged);
+        self.bring(k, staged, at, (next, Self::behind(staged)), terms);
     }
 
     /// Whether the barrier of a buffer begins a tile with the other parity than the tile before: a tile takes the buffer an
     /// odd number of times.
     fn alternates(&self, staged: &Staged, buffer: i64) -> bool {
-        (self.parts(staged) + BUFFERS - 1 - buffer) / BUFFERS % 2 == 1
+        (self.parts(staged) + staged.buffers - 1 - buffer) / staged.buffers % 2 == 1
     }
 
     /// The parity of the phase in which a part lands.
     fn parity(&self, k: &mut Builder, staged: &Staged, part: i64) -> Index {
-        let fixed = part / BUFFERS % 2;
-        if self.alternates(staged, part % BUFFERS) {
+        let fixed = part / staged.buffers % 2;
+        if self.alternates(staged, part % staged.buffers) {
             (k.get(&self.turn) + fixed) % 2
         } else {
             fixed.into()
@@ -518,7 +568,7 @@ impl ThreadEpilogue<'_> {
     }
 
     fn next_turn(&self, k: &mut Builder, staged: &Staged) {
-        let alternates = (0..BUFFERS).any(|buffer| self.alternates(staged, buffer));
+        let alternates = (0..staged.buffers).any(|buffer| self.alternates(staged, buffer));
         if alternates && staged.landed.is_some() {
             let turn = k.get(&self.turn);
             k.set(&self.turn, Index::from(1) - turn);

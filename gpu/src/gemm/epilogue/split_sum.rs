@@ -4,35 +4,50 @@
 //! order of the parts, so that the result is the same in every run, and stores C with all multiprocessors. It may begin
 //! early, before the first kernel has ended: then it waits for that end before its first access to memory.
 //!
+//! A thread of the second kernel adds two vectors of each part, as the threads of the first kernel have written them. Then the threads of
+//! a block exchange their sums through shared memory, so that each has neighbours along the contiguous mode of C: it reads and writes
+//! C and the tensors of the epilogue in vectors of up to 16 bytes, and those of a row follow each other. What the epilogue reads is
+//! loaded before the parts, and not behind their sums.
+//!
 //! Split-K and stream-K have kernels of their own: the parts of a tile are found by one multiplication where every tile has as
 //! many, and by divisions where shares cross the borders of tiles.
 
 use colex_atom::Arch;
 use colex_ir::{Access, Address, BinaryOp, KernelBuilder, Reg, Space, Type};
-use colex_tensor::{Builder, Error, Fragment, Index, TensorKernel};
+use colex_layout::Layout;
+use colex_tensor::{AtThread, Builder, Error, Expr, Fragment, Index, Tensor, TensorKernel};
 use colex_tiled::Operand;
 
-use super::convert::sum_register;
+use super::convert::{sum_register, sum_type};
 use super::direct::Direct;
-use super::terms::KernelEpilogue;
+use super::terms::{KernelEpilogue, TermTensor};
 use crate::gemm::batch::{BatchForm, BatchTiles};
 use crate::gemm::groups::tiles::larger;
 use crate::gemm::plan::{Division, GemmPlan, LEAST_STEPS};
 use crate::gemm::problem::MOST_EXTENT;
 use crate::gemm::sm90::{self, MOST_SHARES, MOST_SPLIT, MOST_STEPS, WARPGROUP_THREADS};
+use crate::kernels::Major;
 use colex_sched::formula::{self, MOST_PLACES};
 
 /// The number of accumulators that a thread writes and reads at once.
 const VECTOR: i64 = 4;
 
-/// The columns of a block of the second kernel: those of one vector of each thread.
+/// The columns of one vector of each thread: the least that an instruction of a warpgroup has.
 const COLUMNS: i64 = 8;
 
 /// The rows of a block of the second kernel: those of a warpgroup's instruction.
 const ROWS: i64 = 64;
 
-/// The numbers of parts that a thread loads before it adds them, while there are as many.
+/// The numbers of vectors that a thread loads before it adds them, while there are as many parts.
 const IN_FLIGHT: [i64; 2] = [16, 8];
+
+/// The vectors of each thread: two, whose columns fill sectors of 32 bytes of a C of 16 bits, or one if the tile has an odd number.
+fn vectors(plan: &GemmPlan) -> i64 {
+    match plan.stored().tile[1] / COLUMNS % 2 {
+        0 => 2,
+        _ => 1,
+    }
+}
 
 /// The most parts of C and K together.
 const MOST_PARTS: i64 = 1 << 24;
@@ -175,7 +190,8 @@ impl SplitSum {
         });
     }
 
-    /// The sums over `parts` parts of a thread's vector of a right factor; `first` is the address of the first part of the first factor.
+    /// Adds `parts` parts of a thread's vectors of a right factor to registers; `first` is the address of the first vector of the first
+    /// part of the first factor. A thread has its vectors side by side: those of the other threads are between them.
     fn total(
         &self,
         k: &mut Builder,
@@ -183,64 +199,125 @@ impl SplitSum {
         (factor, first): (usize, Reg),
         parts: &Index,
     ) {
-        let offset = factor as i64 * self.bytes;
-        let total = total.gathered(0, VECTOR);
+        let vectors = total.regs().len() as i64 / VECTOR;
+        let (offset, apart) = (factor as i64 * self.bytes, self.threads * 4 * VECTOR);
+        let step = self.blocks * self.factors * self.bytes;
         let access = Access::new(Space::Global, self.ty);
-        // What is added where there is no part: of floats, -0 leaves every number as it is.
-        let neutral = |k: &mut Builder, d: &[Reg]| {
-            let zero = match self.ty {
-                Type::S32 => colex_ir::Operand::Int(0),
-                ty => ty.constant(-0.0),
-            };
-            k.emit(|ir| d.iter().for_each(|d| ir.mov_to(*d, zero)));
-        };
         // The parts from `begin` on: all loads of them, and then the sums.
-        let add = |k: &mut Builder, begin: &Index, count: i64, are_there: bool| {
+        let add = |k: &mut Builder, begin: &Index, count: i64| {
             let begin_at = k.value(begin);
-            let step = self.blocks * self.factors * self.bytes;
-            let from = k.emit(|ir| {
-                let offset = ir.mul_wide(Type::U32, begin_at, step);
-                ir.add(Type::S64, first, offset)
-            });
-            let mut loaded = Vec::new();
-            for i in 0..count {
-                let d = k.emit(|ir| ir.regs(self.ty.register(), VECTOR as usize));
-                let at = Address::from(from).at(offset + i * step);
-                let load = |ir: &mut KernelBuilder| ir.load_to(access, &d, at);
-                if are_there {
-                    k.emit(load);
-                } else {
-                    neutral(k, &d);
-                    let is_there = k.less(&(begin + i), parts);
-                    k.where_(is_there, load);
-                }
-                loaded.push(d);
-            }
             k.emit(|ir| {
-                for part in loaded {
-                    for (d, x) in total.regs().iter().zip(part) {
-                        ir.binary_to(BinaryOp::Add, self.ty, *d, *d, x);
+                let from = ir.mul_wide(Type::U32, begin_at, step);
+                let from = ir.add(Type::S64, first, from);
+                let load = |ir: &mut KernelBuilder, part: i64, vector: i64| {
+                    let d = ir.regs(self.ty.register(), VECTOR as usize);
+                    let at = Address::from(from).at(offset + part * step + vector * apart);
+                    ir.load_to(access, &d, at);
+                    d
+                };
+                let each = (0..count).flat_map(|part| (0..vectors).map(move |v| (part, v)));
+                let loaded: Vec<Vec<Reg>> = each.map(|(part, v)| load(ir, part, v)).collect();
+                for part in loaded.chunks(vectors as usize) {
+                    for (d, x) in total.regs().iter().zip(part.iter().flatten()) {
+                        ir.binary_to(BinaryOp::Add, self.ty, *d, *d, *x);
                     }
                 }
             });
         };
-        neutral(k, total.regs());
+        // What no sum of floats changes.
+        let zero = match self.ty {
+            Type::S32 => colex_ir::Operand::Int(0),
+            ty => ty.constant(-0.0),
+        };
+        k.emit(|ir| total.regs().iter().for_each(|d| ir.mov_to(*d, zero)));
         let mut begin = Index::from(0);
-        for count in IN_FLIGHT {
+        let counts = IN_FLIGHT.map(|loads| loads / vectors);
+        for count in counts {
             let end = parts / count * count;
-            k.for_(begin, &end, count, |k, part| add(k, part, count, true));
+            k.for_(begin, &end, count, |k, part| add(k, part, count));
             begin = end;
         }
-        let rest = k.less(&begin, parts);
-        let most = IN_FLIGHT[IN_FLIGHT.len() - 1] - 1;
-        k.if_(rest, |k| add(k, &begin, most, false));
+        let [_, last] = counts;
+        let rest = parts % last;
+        for count in 1..last {
+            let is_rest = k.equal(&rest, &count.into());
+            k.if_(is_rest, |k| add(k, &begin, count));
+        }
+    }
+}
+
+/// The place of a block's sums in shared memory, where its threads exchange them.
+struct Exchange {
+    /// The sums of each right factor.
+    sums: Vec<TermTensor>,
+    /// The coordinates of a block's elements.
+    places: Tensor,
+    columns: i64,
+    /// The mode along which C is contiguous, and the neighbours along it that a thread has behind the exchange.
+    run: (usize, i64),
+}
+
+impl Exchange {
+    fn new(k: &mut Builder, plan: &GemmPlan, columns: i64) -> Exchange {
+        // The rows (or columns) of a warp's instruction are in other banks: pairs of neighbours along N by 8 rows, or 4 times 2 columns
+        // by 8 rows one by one.
+        let (along, layout) = match plan.operands.major(Operand::C) {
+            Major::Second => {
+                let pitch = columns + (columns - COLUMNS);
+                (1, Layout::new((ROWS, columns), (pitch, 1)))
+            }
+            Major::First => (0, Layout::new((ROWS, columns), (1, ROWS + 4))),
+        };
+        let layout = layout.expect("positive extents make a layout");
+        let ty = sum_type(plan.operands.ab);
+        let places = k.identity_tensor([ROWS, columns]);
+        let sums = (0..plan.operands.right_factors()).map(|_| {
+            let shared = k.shared_tensor(ty, &layout);
+            TermTensor::new(&shared, &places, (along, VECTOR))
+        });
+        let sums = sums.collect();
+        let values = ROWS * columns / i64::from(WARPGROUP_THREADS);
+        let (vector, bits) = (
+            plan.operands.vector(Operand::C),
+            i64::from(plan.operands.c.bits()),
+        );
+        let fits = |wide: &i64| vector % wide == 0 && wide * bits <= 128;
+        let widths = [8, 4, 2].into_iter().filter(|wide| *wide <= values);
+        let wide = widths.filter(|wide| wide * bits >= 32).find(fits);
+        Exchange {
+            sums,
+            places,
+            columns,
+            run: (along, wide.unwrap_or(1)),
+        }
+    }
+
+    /// A thread's part of a matrix behind the exchange, where `tile` is the block's: neighbours along C's contiguous mode, and then
+    /// those of the next rows (or columns). The threads of a row follow each other.
+    fn part(&self, tile: &Tensor, thread: &Index) -> Tensor {
+        let (along, wide) = self.run;
+        let extents = [ROWS, self.columns];
+        let values = ROWS * self.columns / i64::from(WARPGROUP_THREADS);
+        let (lanes, rest) = (extents[along] / wide, values / wide);
+        let [of_row, row] = [thread % lanes, thread / lanes];
+        let (part, order) = match along {
+            0 => (
+                tile.local_tile((wide, rest), (of_row, row)),
+                Layout::new((wide, rest), (1, wide)),
+            ),
+            _ => (
+                tile.local_tile((rest, wide), (row, of_row)),
+                Layout::new((wide, rest), (rest, 1)),
+            ),
+        };
+        part.compose(&order.expect("positive extents make a layout").to_static())
     }
 }
 
 /// The blocks of the second kernel for a number of the clusters' tiles.
 pub(crate) fn blocks(plan: &GemmPlan, tiles: i64) -> i64 {
     let [m, n, _] = plan.stored().tile;
-    tiles * i64::from(sm90::blocks(plan)) * (m / ROWS) * (n / COLUMNS)
+    tiles * i64::from(sm90::blocks(plan)) * (m / ROWS) * (n / (vectors(plan) * COLUMNS))
 }
 
 /// The kernel that adds the parts of K. The launch takes C, M, N, by stream-K also K, the parts, the tiles that are not divided, the
@@ -259,9 +336,11 @@ pub(crate) fn build(
     let mut k = Builder::new(name, arch, WARPGROUP_THREADS);
     // Otherwise ptxas 12.9 takes 32 registers, and holds four loads in flight.
     k.min_blocks(1);
+    let vectors = vectors(plan);
+    let columns_of_block = vectors * COLUMNS;
     // What a block stores.
     let slice = GemmPlan {
-        tile: [ROWS, COLUMNS, 16],
+        tile: [ROWS, columns_of_block, 16],
         warps: [1, 1],
         ..stored
     };
@@ -278,7 +357,13 @@ pub(crate) fn build(
     batch.agree(&mut k, Operand::C, &c, &products);
     terms.agree(&mut k, &batch, &products);
 
-    let [rows, columns] = [stored.tile[0] / ROWS, stored.tile[1] / COLUMNS];
+    // A closure asks for the pairs of columns that the accumulators of a thread are.
+    let exchange = match epilogue.epilogue.closures().next() {
+        None => Some(Exchange::new(&mut k, &slice, columns_of_block)),
+        Some(_) => None,
+    };
+
+    let [rows, columns] = [stored.tile[0] / ROWS, stored.tile[1] / columns_of_block];
     let grid = sm90::clusters(&mut k, plan, [&m, &n], &products);
     let divided = sum.check(&mut k, &grid);
     let shares = along.map(|along| {
@@ -303,7 +388,7 @@ pub(crate) fn build(
     let [tile_m, tile_n] = sm90::stored_at(plan, at, &rank);
     // (MMA, MMA_M, MMA_N): the rows of an instruction are those of all warpgroups.
     let groups = stored.warps[0];
-    let vector = &row / groups * columns + &column;
+    let vector = (&row / groups * columns + &column) * vectors;
     let thread = k.thread();
     let of_product = &row % groups * i64::from(WARPGROUP_THREADS) + &thread;
     let first = sum.address(
@@ -314,15 +399,39 @@ pub(crate) fn build(
     if plan.early {
         sm90::begin_early(&mut k);
     }
-    let store = |k: &mut Builder| {
-        let mut total = Vec::new();
-        for factor in 0..plan.operands.right_factors() as usize {
-            let own = k.fragment_of(&mma, Operand::C, (ROWS, COLUMNS));
+    let totals = |k: &mut Builder| {
+        let factors = 0..plan.operands.right_factors() as usize;
+        let total = |factor: usize| {
+            let own = k.fragment_of(&mma, Operand::C, (ROWS, columns_of_block));
+            let own = own.gathered(0, own.layout().size());
             sum.total(k, &own, (factor, first), &parts);
-            total.push(own);
+            own
+        };
+        factors.map(total).collect::<Vec<Fragment>>()
+    };
+    let at = [tile_m * rows + &row, tile_n * columns + &column];
+    let store = |k: &mut Builder| {
+        let Some(exchange) = &exchange else {
+            let totals = totals(k);
+            direct.store(k, &slice, &totals, (&c, &at), &thread, &terms);
+            return;
+        };
+        let part = |matrix: &Tensor| {
+            let tile = matrix.local_tile((ROWS, columns_of_block), &at);
+            exchange.part(&tile, &thread)
+        };
+        let stored = TermTensor::new(&c, &c, exchange.run);
+        let early = terms.load_all(k, &part);
+        let old = (plan.operands.beta).then(|| stored.load(k, &part(&c)));
+        let own = mma.at(&thread).partition(&exchange.places, Operand::C);
+        for (slot, total) in exchange.sums.iter().zip(totals(k)) {
+            slot.store(k, &own, Expr::from(&total));
         }
-        let at = [tile_m * rows + &row, tile_n * columns + &column];
-        direct.store(k, &slice, &total, (&c, &at), &thread, &terms);
+        k.sync();
+        let mine = exchange.part(&exchange.places, &thread);
+        let sums = exchange.sums.iter().map(|slot| slot.load(k, &mine));
+        let sums: Vec<Fragment> = sums.collect();
+        terms.finish_into(k, &stored, (&sums, old.as_ref(), &early), &part);
     };
     match shares {
         None => store(&mut k),

@@ -344,7 +344,7 @@ enum Term {
 }
 
 #[derive(Clone)]
-struct TermTensor {
+pub(super) struct TermTensor {
     /// The tensor whose elements are accessed, by their coordinates in the parameter.
     tensor: Tensor,
     /// The tensor that is cut into the parts of threads. It begins at the first row of a group.
@@ -364,6 +364,10 @@ impl EarlyTerms {
     }
 }
 
+/// A thread's accumulators for each right factor, what C or the tensor that TMA brings holds where they go, and what it has loaded
+/// for them before.
+type Parts<'p> = (&'p [Fragment], Option<&'p Fragment>, &'p EarlyTerms);
+
 /// Which elements of a thread's part of a matrix are accessed, in which order.
 struct Accesses {
     /// The indices in the part where the accesses begin.
@@ -375,6 +379,23 @@ struct Accesses {
 }
 
 impl TermTensor {
+    /// A matrix whose elements are accessed up to `widest` at once along a mode. `cut` has the coordinates of the parts of threads.
+    pub(super) fn new(tensor: &Tensor, cut: &Tensor, (along, widest): (usize, i64)) -> TermTensor {
+        let mode = Layout::leaf(Int::Dynamic(256), Int::Static(1)).expect("one leaf");
+        let layout = Layout::concat(&[mode.clone(), mode]).expect("positive extents make a layout");
+        TermTensor {
+            tensor: tensor.clone(),
+            cut: cut.clone(),
+            form: Form {
+                layout,
+                run: Some((along, widest)),
+                is_mapped: false,
+                listed: None,
+            },
+            list: None,
+        }
+    }
+
     /// Whether all rows or all columns have the same elements, which no list chooses.
     fn is_vector(&self) -> bool {
         self.list.is_none() && [0, 1].into_iter().any(|mode| self.form.is_one_along(mode))
@@ -463,7 +484,7 @@ impl TermTensor {
     }
 
     /// The thread's elements: each distinct one is loaded once. Those beyond the matrix are 0.
-    fn load(&self, k: &mut Builder, part: &Tensor) -> Fragment {
+    pub(super) fn load(&self, k: &mut Builder, part: &Tensor) -> Fragment {
         let Accesses {
             begins,
             vector,
@@ -477,7 +498,7 @@ impl TermTensor {
     }
 
     /// Stores the thread's elements, but for those beyond the matrix.
-    fn store(&self, k: &mut Builder, part: &Tensor, values: Expr) {
+    pub(super) fn store(&self, k: &mut Builder, part: &Tensor, values: Expr) {
         let Accesses { begins, vector, .. } = self.accesses(part);
         let mut elements = self.elements(k, part, &begins);
         if let Some((mode, count)) = vector {
@@ -560,8 +581,22 @@ impl Terms {
         k: &mut Builder,
         part: &dyn Fn(&Tensor) -> Tensor,
     ) -> EarlyTerms {
+        self.load_some(k, &TermTensor::is_vector, part)
+    }
+
+    /// Loads a thread's elements of all tensors.
+    pub(super) fn load_all(&self, k: &mut Builder, part: &dyn Fn(&Tensor) -> Tensor) -> EarlyTerms {
+        self.load_some(k, &|_| true, part)
+    }
+
+    fn load_some(
+        &self,
+        k: &mut Builder,
+        is_one: &dyn Fn(&TermTensor) -> bool,
+        part: &dyn Fn(&Tensor) -> Tensor,
+    ) -> EarlyTerms {
         let early = self.terms.iter().map(|term| match term {
-            Term::Tensor(matrix) if matrix.is_vector() => Some(matrix.load(k, &part(&matrix.cut))),
+            Term::Tensor(matrix) if is_one(matrix) => Some(matrix.load(k, &part(&matrix.cut))),
             _ => None,
         });
         EarlyTerms(early.collect())
@@ -573,17 +608,55 @@ impl Terms {
     pub(crate) fn finish(
         &self,
         k: &mut Builder,
-        (sums, old, early): (&[Fragment], Option<&Fragment>, &EarlyTerms),
+        of_thread: Parts<'_>,
         part: &dyn Fn(&Tensor) -> Tensor,
     ) -> Fragment {
+        let values = self.values(k, of_thread, part);
+        if let Some(values) = &values {
+            self.store_beside(k, values, part);
+        }
+        let c = k.fragment(self.c.ty(), of_thread.0[0].layout());
+        if let Some(values) = &values {
+            k.assign(&c, self.c.expr().over(values));
+        }
+        c
+    }
+
+    /// Stores the outputs beside C, and the elements of C as those of a tensor.
+    pub(super) fn finish_into(
+        &self,
+        k: &mut Builder,
+        c: &TermTensor,
+        of_thread: Parts<'_>,
+        part: &dyn Fn(&Tensor) -> Tensor,
+    ) {
+        if let Some(values) = self.values(k, of_thread, part) {
+            self.store_beside(k, &values, part);
+            c.store(k, &part(&c.cut), self.c.expr().over(&values));
+        }
+    }
+
+    fn store_beside(&self, k: &mut Builder, values: &[Expr], part: &dyn Fn(&Tensor) -> Tensor) {
+        for (matrix, formula) in &self.beside {
+            let elements = formula.expr().over(values);
+            matrix.store(k, &part(&matrix.cut), elements);
+        }
+    }
+
+    /// The terms' values, by the numbers of the inputs; `None` if the kernel has failed.
+    fn values(
+        &self,
+        k: &mut Builder,
+        (sums, old, early): Parts<'_>,
+        part: &dyn Fn(&Tensor) -> Tensor,
+    ) -> Option<Vec<Expr>> {
         let count = sums[0].layout().size();
-        let nothing = |k: &mut Builder| k.fragment(self.c.ty(), sums[0].layout());
         let places = self.places.as_ref().map(part);
         if let Some(places) = places.as_ref().filter(|all| all.layout().size() != count) {
             // Nothing was cut, since the kernel has failed before, and keeps that failure.
             let why = format!("{} elements, and {count} sums", places.layout().size());
             k.fail_with(&colex_tensor::Error::new("coordinates of C", why));
-            return nothing(k);
+            return None;
         }
         let mut values: Vec<Expr> = Vec::new();
         for (number, term) in self.terms.iter().enumerate() {
@@ -602,7 +675,7 @@ impl Terms {
                         Ok(value) => value,
                         Err(error) => {
                             k.fail_with(&error);
-                            return nothing(k);
+                            return None;
                         }
                     }
                 }
@@ -618,13 +691,7 @@ impl Terms {
             };
             values.push(value);
         }
-        for (matrix, formula) in &self.beside {
-            let elements = formula.expr().over(&values);
-            matrix.store(k, &part(&matrix.cut), elements);
-        }
-        let c = k.fragment(self.c.ty(), sums[0].layout());
-        k.assign(&c, self.c.expr().over(&values));
-        c
+        Some(values)
     }
 }
 

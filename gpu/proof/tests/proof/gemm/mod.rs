@@ -4,6 +4,7 @@ mod convolution;
 mod gemv;
 mod groups;
 mod lists;
+mod parts;
 mod pointers;
 mod stores;
 mod stream_k;

@@ -1,0 +1,220 @@
+//! Products in parts of K with an epilogue: the kernel that adds the parts reads tensors and stores outputs in vectors where they fit.
+
+use colex_atom::{Arch, Ty};
+use colex_gpu::gemm::Epilogue;
+use colex_gpu::kernels::GemmElement;
+use colex_gpu::kernels::gemm::{Division, GemmMethod, GemmPlan};
+use colex_gpu::{Buffer, Device, Gemm, View, ViewMut};
+use colex_layout::Layout;
+use colex_proof::soak::draws;
+use colex_proof::sweep::Random;
+use colex_sim::{Schedule, SimOptions};
+use half::{bf16, f16};
+
+/// Matrices of small integers, which lie anywhere in a memory.
+struct Matrix<T: GemmElement> {
+    before: Vec<T>,
+    memory: Buffer<T>,
+    first: usize,
+    layout: Layout,
+}
+
+impl<T: GemmElement> Matrix<T> {
+    fn new(device: &Device, r: &mut Random, layout: Layout) -> Matrix<T> {
+        // Multiples of 16 bytes, and addresses at which fewer elements are aligned.
+        let first = r.one(&[0, 0, 0, 16, 1, 2, 4, 8]);
+        let count = first + layout.cosize().expect("a size") as usize + 16;
+        let number = |_| T::from_f64(r.below(9_i64) as f64 - 4.0);
+        let before: Vec<T> = (0..count).map(number).collect();
+        Matrix {
+            memory: device.upload(&before).expect("memory"),
+            before,
+            first,
+            layout,
+        }
+    }
+
+    fn at(&self, all: &[T], i: i64) -> f64 {
+        all[self.first + self.layout.at(i).expect("an offset") as usize].to_f64()
+    }
+
+    /// Whether all elements are as they were but those of the matrix.
+    fn is_kept(&self, all: &[T]) -> bool {
+        let own: Vec<usize> = (0..self.layout.size())
+            .map(|i| self.first + self.layout.at(i).expect("an offset") as usize)
+            .collect();
+        let others = (0..all.len()).filter(|i| !own.contains(i));
+        others
+            .into_iter()
+            .all(|i| all[i].to_f64() == self.before[i].to_f64())
+    }
+}
+
+/// A matrix that is contiguous along one of its modes. Its rows (or columns) begin where 16 bytes do, or not.
+fn packed(r: &mut Random, m: i64, n: i64) -> Layout {
+    let room = r.one(&[0, 0, 8, 1, 2, 4]);
+    let layout = match r.below(3) {
+        0 => Layout::new((m, n), (1, m + room)),
+        _ => Layout::new((m, n), (n + room, 1)),
+    };
+    layout.expect("a layout")
+}
+
+/// A tensor that an epilogue reads: also of stride 0 along a mode.
+fn read(r: &mut Random, m: i64, n: i64) -> Layout {
+    let layout = match r.below(6) {
+        0 => Layout::new((m, n), (0, 1)),
+        1 => Layout::new((m, n), (1, 0)),
+        _ => return packed(r, m, n),
+    };
+    layout.expect("a layout")
+}
+
+/// One product. The vectors of 16 bytes, and the single elements, that its second kernel stores.
+fn run<C: GemmElement, T: GemmElement>(r: &mut Random, seed: u64) -> [usize; 2] {
+    let options = SimOptions::default().schedule(Schedule::from_seed(seed));
+    let device = Device::simulator_with(Arch::Sm90a, options);
+    let reads_c = r.below(3) == 0;
+    let sum = Epilogue::new(Ty::F32, |e| {
+        let [bias, residual] = ["bias", "residual"].map(|name| e.tensor(name, T::TY).to(Ty::F32));
+        let difference = e.accumulator() - residual.clone();
+        e.output("again", difference.to(T::TY));
+        let sum = e.accumulator() + bias + residual;
+        let sum = if reads_c {
+            sum + e.c(C::TY).to(Ty::F32)
+        } else {
+            sum
+        };
+        sum.to(C::TY)
+    });
+    let sum = sum.expect("an epilogue");
+    let extents = [8, 16, 40, 64, 72, 96, 136, 7, 30, 66];
+    let (m, n, k) = (r.one(&extents), r.one(&extents), 8 * (1 + r.below(48_i64)));
+    let numbers = |r: &mut Random, count: i64| -> Vec<bf16> {
+        let number = |_| bf16::from_f64(r.below(5_i64) as f64 - 2.0);
+        (0..count).map(number).collect()
+    };
+    let (in_a, in_b) = (numbers(r, m * k), numbers(r, n * k));
+    let upload = |numbers: &[bf16]| device.upload(numbers).expect("memory");
+    let (a, b) = (upload(&in_a), upload(&in_b));
+    let (of_c, of_again) = (packed(r, m, n), packed(r, m, n));
+    let c = Matrix::<C>::new(&device, r, of_c);
+    let again = Matrix::<T>::new(&device, r, of_again);
+    let (of_bias, of_residual) = (read(r, m, n), read(r, m, n));
+    let bias = Matrix::<T>::new(&device, r, of_bias);
+    let residual = Matrix::<T>::new(&device, r, of_residual);
+    let (tile, cluster) = r.one(&[
+        ([64, 8, 16], [1, 1, 1]),
+        ([64, 24, 16], [1, 1, 1]),
+        ([64, 48, 32], [2, 1, 1]),
+        ([128, 64, 16], [1, 1, 1]),
+        ([128, 16, 16], [1, 1, 2]),
+    ]);
+    let (split, undivided) = (r.one(&[2, 3, 4, 5, 7, 8, 9, 13, 17, 20]), r.one(&[0, 0, 1]));
+    let division = r.one(&[Division::SplitK, Division::SplitK, Division::StreamK]);
+    let (early, swap) = (r.below(2) == 0, r.below(3) == 0);
+    let mut own = c.memory.slice(c.first..).expect("a slice");
+    let mut beside = again.memory.slice(again.first..).expect("a slice");
+    let [of_bias, of_residual] = [&bias, &residual].map(|matrix| {
+        let memory = matrix.memory.slice(matrix.first..);
+        memory.expect("a slice")
+    });
+    let call = Gemm::new(
+        &a.view((m, k)).expect("A"),
+        &b.view((n, k)).expect("B"),
+        &ViewMut::new(&mut own, &c.layout).expect("C"),
+    )
+    .epilogue(&sum)
+    .tensor("bias", &View::new(&of_bias, &bias.layout).expect("it fits"))
+    .tensor(
+        "residual",
+        &View::new(&of_residual, &residual.layout).expect("it fits"),
+    )
+    .output(
+        "again",
+        &ViewMut::new(&mut beside, &again.layout).expect("it fits"),
+    )
+    .prepare_with(|operands, _| {
+        Ok(GemmPlan {
+            tile,
+            warps: [tile[0] / 64, 1],
+            cluster,
+            split,
+            division,
+            undivided,
+            early,
+            swap,
+            stages: 2,
+            ..GemmPlan::new(GemmMethod::Hopper, operands)
+        })
+    });
+    let call = call.unwrap_or_else(|why| panic!("{m}x{n}x{k}: {why}"));
+    call.run(&device)
+        .unwrap_or_else(|why| panic!("{call}: {why}"));
+    let said = format!(
+        "{call}, {m}x{n}x{k} of {} into {}, bias {}, residual {}, again {} of {}, firsts {:?}",
+        C::TY,
+        c.layout,
+        bias.layout,
+        residual.layout,
+        again.layout,
+        T::TY,
+        [c.first, bias.first, residual.first, again.first]
+    );
+    let text = call
+        .built_sum()
+        .map(|sum| sum.kernel.ptx().expect("a text"));
+    drop(call);
+    let (found, found_again) = (
+        c.memory.download().expect("C"),
+        again.memory.download().expect("an output"),
+    );
+    for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
+        let at = i + m * j;
+        let term =
+            |l: i64| in_a[(i * k + l) as usize].to_f64() * in_b[(j * k + l) as usize].to_f64();
+        let total: f64 = (0..k).map(term).sum();
+        let [bias, residual] = [&bias, &residual].map(|matrix| matrix.at(&matrix.before, at));
+        let old = if reads_c { c.at(&c.before, at) } else { 0.0 };
+        let wanted = C::from_f64(total + bias + residual + old).to_f64();
+        assert_eq!(c.at(&found, at), wanted, "({i},{j}): {said}");
+        let wanted = T::from_f64(total - residual).to_f64();
+        assert_eq!(
+            again.at(&found_again, at),
+            wanted,
+            "({i},{j}) again: {said}"
+        );
+    }
+    assert!(c.is_kept(&found) && again.is_kept(&found_again), "{said}");
+    let text = text.unwrap_or_default();
+    let stores = text.lines().filter(|line| line.contains("st.global"));
+    let (wide, narrow): (Vec<&str>, Vec<&str>) =
+        stores.partition(|line| line.contains(".v4.b32") || line.contains(".v4.f32"));
+    [wide.len(), narrow.len()]
+}
+
+/// Residuals, old elements of C, biases and a second output of any order, type and alignment, in vectors and element by element: by rows and by
+/// columns, with tiles of which a thread has one vector of a part and two, with up to 20 parts of each tile and in shares, under every schedule.
+#[test]
+fn law_parts_of_k_read_and_store_what_their_epilogue_says() {
+    let r = &mut Random::new(20);
+    let (mut in_vectors, mut one_by_one) = (0, 0);
+    let count = draws(60);
+    for i in 0..count {
+        let [wide, narrow] = match i % 4 {
+            0 => run::<bf16, bf16>(r, i as u64),
+            1 => run::<bf16, f32>(r, i as u64),
+            2 => run::<f32, bf16>(r, i as u64),
+            _ => run::<f16, f16>(r, i as u64),
+        };
+        in_vectors += usize::from(wide > 0);
+        one_by_one += usize::from(wide == 0 && narrow > 0);
+    }
+    assert!(
+        in_vectors * 5 > count && one_by_one * 10 > count,
+        "{in_vectors}, {one_by_one} of {count}"
+    );
+    println!(
+        "law gemm.parts_with_an_epilogue: {count} products, {in_vectors} with vectors of 16 bytes, {one_by_one} without"
+    );
+}
