@@ -183,6 +183,12 @@ fn rowwise() -> Result<Vec<Sample>, Error> {
             }
         }
     }
+    // A layer norm of rows that shared memory holds alone.
+    for of_block in [[512, 2], [256, 4]] {
+        let problem = RowwiseProblem::new(RowFunction::LayerNorm, Ty::Bf16, [100, 16384]);
+        let plan = RowwisePlan::divided(&problem, Arch::Sm90a, 1, of_block)?;
+        all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, 64));
+    }
     for ty in [Ty::F32, Ty::Bf16] {
         for function in [
             RowFunction::Softmax,
