@@ -119,7 +119,8 @@ impl Error {
             | ErrorKind::Rowwise(
                 RowwiseError::Asynchronous { .. }
                 | RowwiseError::Bulk { .. }
-                | RowwiseError::Gaps { .. },
+                | RowwiseError::Gaps { .. }
+                | RowwiseError::Spans { .. },
             )
             | ErrorKind::Reduce(ReduceError::Stored { .. } | ReduceError::Gaps { .. }) => {
                 PlanRefusal::Vector
@@ -135,6 +136,7 @@ impl Error {
                 RowwiseError::Columns { .. }
                 | RowwiseError::Beyond { .. }
                 | RowwiseError::Full { .. }
+                | RowwiseError::Elements { .. }
                 | RowwiseError::OfTeams { .. },
             )
             | ErrorKind::Quantise(QuantiseError::Held { .. })
@@ -913,6 +915,15 @@ pub(crate) enum RowwiseError {
          ends, and have at most {most} elements"
     )]
     Gaps { most: i64 },
+    #[error(
+        "the plan's rows are staged in shared memory: the tensors of rows must begin at a multiple of the plan's accesses, each row where \
+         the one before it ends, and have at most {most} elements"
+    )]
+    Spans { most: i64 },
+    #[error(
+        "the plan's threads take staged rows of more than {full} columns, and the call has {columns}: fewer accesses take it"
+    )]
+    Elements { full: i64, columns: i64 },
 }
 
 impl RowwiseError {

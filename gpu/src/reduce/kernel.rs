@@ -354,13 +354,43 @@ impl ReduceKernel<'_> {
     /// One turn: all loads of it, then the elements in their order.
     fn turn(&self, k: &mut Builder, carry: &Carry, at: impl Fn(i64) -> [Index; 2]) {
         let places: Vec<[Index; 2]> = (0..self.plan.accesses).map(at).collect();
-        let mut loaded = Vec::new();
-        for [reduced, inner] in &places {
-            loaded.push(self.load(k, reduced, inner));
-        }
-        for (x, [reduced, inner]) in loaded.iter().zip(&places) {
+        let loaded = self.loads(k, &places);
+        self.take_all(k, carry, &loaded, &places);
+    }
+
+    fn loads(&self, k: &mut Builder, places: &[[Index; 2]]) -> Vec<Fragment> {
+        let all = places.iter();
+        all.map(|[reduced, inner]| self.load(k, reduced, inner))
+            .collect()
+    }
+
+    fn take_all(&self, k: &mut Builder, carry: &Carry, all: &[Fragment], places: &[[Index; 2]]) {
+        for (x, [reduced, inner]) in all.iter().zip(places) {
             self.take(k, carry, x, [reduced, inner]);
         }
+    }
+
+    /// Turns of which the next one is loaded while the elements of one are taken. A turn behind the last one has no element.
+    fn prefetched(
+        &self,
+        k: &mut Builder,
+        carry: &Carry,
+        turns: &Index,
+        places: impl Fn(&Index) -> Vec<[Index; 2]>,
+    ) {
+        let parts = self.plan.parts;
+        // The loads of two turns in turn, so that no register is copied.
+        let even = self.loads(k, &places(&self.part));
+        k.for_(&self.part, turns, 2 * parts, |k, turn| {
+            let [own, next, after] = [0, 1, 2].map(|i| places(&(turn + i * parts)));
+            let odd = self.loads(k, &next);
+            self.take_all(k, carry, &even, &own);
+            let further = self.loads(k, &after);
+            for (even, further) in even.iter().zip(&further) {
+                k.assign(even, further);
+            }
+            self.take_all(k, carry, &odd, &next);
+        });
     }
 
     /// Takes all elements of the thread; `inner` is its place along an inner mode that is kept.
@@ -399,9 +429,17 @@ impl ReduceKernel<'_> {
             } else {
                 &self.along * vector
             };
-            k.for_(&self.part, &turns, parts, |k, turn| {
+            let place = |turn: &Index, access: i64| {
                 let first = turn * chunk + &self.across;
-                self.turn(k, carry, |access| [&first + access * across, inner.clone()]);
+                [first + access * across, inner.clone()]
+            };
+            if self.plan.prefetches {
+                let all = 0..self.plan.accesses;
+                let places = |turn: &Index| all.clone().map(|i| place(turn, i)).collect();
+                return self.prefetched(k, carry, &turns, places);
+            }
+            k.for_(&self.part, &turns, parts, |k, turn| {
+                self.turn(k, carry, |access| place(turn, access));
             });
         }
     }

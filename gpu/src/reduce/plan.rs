@@ -71,6 +71,9 @@ pub struct ReducePlan {
     /// Whether vectors begin at the multiples of their size in memory wherever a row does: the elements at both ends of a row, which no
     /// such vector has, are taken first and last. The rows must lie one after the other, and the tensor must begin at such a multiple.
     pub shifted: bool,
+    /// Whether a thread asks for the elements of its next turn before it takes those of a turn, so that loads are under way all the time. It
+    /// has registers for the loads of two turns. The turns go along the reduced modes without the inner one. The bits are the same.
+    pub prefetches: bool,
     /// The blocks of which a multiprocessor must hold the registers, if it is not 0. With 1, the assembler has registers for all loads of a
     /// turn; with 0 it takes fewer, and loads a part of them after the others.
     pub min_blocks: i64,
@@ -106,6 +109,12 @@ const ALONE_BLOCKS: i64 = 120;
 /// H200 than all with four or eight.
 const ALONE_NARROW_THREADS: i64 = 256;
 const GAIN: f64 = 0.95;
+
+/// The least turns of a block that prefetches the next one by default.
+const PREFETCHED: i64 = 4;
+
+/// The most registers of such a block for the loads of two turns: half of those of a multiprocessor.
+const PREFETCHED_REGISTERS: i64 = 1 << 15;
 
 /// Whether the block that comes last adds the parts by default.
 const LAST_ADDS: bool = true;
@@ -152,19 +161,33 @@ impl ReducePlan {
         }
         let plan = ReducePlan::sharing(problem)?;
         if plan.parts == 1 {
-            return Ok(plan);
+            return Ok(plan.prefetching(problem));
         }
         // Blocks without parts are compared with parts that a launch of their own adds, also where the last block adds them: sums of
         // 4096 columns of 64 MiB were at 0.87 of a copy without parts on an H200, and at 0.84 with those that the model would take.
         let time = |plan: &ReducePlan| plan.traffic(problem).time().total();
         let alone = plan.alone(problem);
-        Ok(match alone {
+        let plan = match alone {
             Some(alone) if time(&alone) < GAIN * time(&plan) => alone,
             _ => ReducePlan {
                 last_adds: LAST_ADDS,
                 ..plan
             },
-        })
+        };
+        Ok(plan.prefetching(problem))
+    }
+
+    /// The same plan, with the loads of the next turn ahead where the elements have 16 bits and the inner mode is kept, a block has several
+    /// turns, and the registers suffice. Without them, a multiprocessor has few loads under way, and none while its threads combine elements.
+    fn prefetching(&self, problem: &ReduceProblem) -> ReducePlan {
+        let is_narrow = problem.keeps_inner && problem.ty.bits() == 16;
+        let is_whole = problem.stage == ReduceStage::Whole;
+        let has_turns = self.turns(problem) >= product([PREFETCHED, self.parts]);
+        let loads = product([self.threads(), self.accesses, 2, self.vector]) / 2;
+        ReducePlan {
+            prefetches: is_narrow && is_whole && has_turns && loads <= PREFETCHED_REGISTERS,
+            ..*self
+        }
     }
 
     /// Returns the plan of a problem whose blocks share results, and whose last block adds their parts
@@ -265,6 +288,7 @@ impl ReducePlan {
             last_adds: false,
             parts_inner: false,
             shifted: false,
+            prefetches: false,
             min_blocks: MIN_BLOCKS,
         };
         let mut kept_threads = THREADS;
@@ -417,6 +441,7 @@ impl ReducePlan {
             operands,
             vector,
             shifted: false,
+            prefetches: false,
             ..*self
         }
     }
@@ -526,7 +551,12 @@ impl ReducePlan {
             moved: self.bytes(problem),
             sectors: 1,
             least_sectors: 1,
-            under_way: product([self.vector, self.accesses, size]),
+            under_way: product([
+                self.vector,
+                self.accesses,
+                size,
+                1 + i64::from(self.prefetches),
+            ]),
             threads: self.threads(),
             blocks: product(self.grid(problem)),
             launches: 1 + i64::from(self.parts > 1 && !self.last_adds),
@@ -546,7 +576,7 @@ impl ReducePlan {
     ///     "sum bf16, 4096 results of 4096
     /// An access takes 8 elements of the inner mode, 16 bytes: addresses, strides and extents allow 8.
     /// The inner mode is kept: 4 threads have 32 of 4096 results side by side.
-    /// 64 threads across and 8 accesses make 512 elements of a result, and there are 4096, in 8 turns.
+    /// 64 threads across and 8 accesses make 512 elements of a result, and there are 4096, in 8 turns, each loaded while the one before it is taken.
     /// A block of 256 threads has 1 row of results; the launch has 128 blocks.
     /// 33562624 bytes are moved, and 33562624 must be."
     /// );
@@ -573,7 +603,10 @@ impl ReducePlan {
             (accesses, "access"),
         ]
         .map(counted);
-        let turns = counted((self.turns(problem), "turn"));
+        let mut turns = counted((self.turns(problem), "turn"));
+        if self.prefetches {
+            turns.push_str(", each loaded while the one before it is taken");
+        }
         let chunk = self.chunk();
         let allowed = if self.shifted {
             "they begin at multiples of that, wherever a row does".to_string()
@@ -681,6 +714,11 @@ impl ReducePlan {
         }
         if self.turns_inner && operands.keeps_inner {
             return check.refuse("the turns go along an inner mode only if it is reduced");
+        }
+        if self.prefetches && self.turns_inner {
+            return check.refuse(
+                "elements are prefetched only if turns go along the modes without the inner one",
+            );
         }
         if self.shifted {
             let is_one = operands.outer == 1 && operands.reduced == 1 && operands.contiguous;
@@ -882,6 +920,9 @@ impl fmt::Display for ReducePlan {
             if self.last_adds {
                 f.write_str(", added by the last block")?;
             }
+        }
+        if self.prefetches {
+            f.write_str(", prefetched")?;
         }
         if self.min_blocks > 0 {
             write!(f, ", registers for {}", counted((self.min_blocks, "block")))?;

@@ -493,11 +493,18 @@ impl Planned for RowwisePlan {
         let own = product([self.vector, self.accesses]).min(share);
         let layouts = problem.layouts().unwrap_or_default();
         let place = |lane: i64| {
-            let threads = self.threads.max(1);
-            [lane / threads, (lane % threads).saturating_mul(self.vector)]
+            let (threads, columns) = (self.threads.max(1), problem.columns().max(1));
+            let of_span = lane.saturating_mul(self.vector);
+            match self.storage {
+                RowStorage::Staged => [of_span / columns, of_span % columns],
+                _ => [lane / threads, (lane % threads).saturating_mul(self.vector)],
+            }
         };
         let chunks = match self.storage {
-            RowStorage::Registers | RowStorage::Shifted | RowStorage::Passes { kept: 0 } => 1,
+            RowStorage::Registers
+            | RowStorage::Shifted
+            | RowStorage::Staged
+            | RowStorage::Passes { kept: 0 } => 1,
             RowStorage::Ahead { rows, .. } => rows,
             RowStorage::Alternating { slots, .. } | RowStorage::Teams { slots, .. } => slots,
             RowStorage::Divided { .. } => self.storage.chunks(),
@@ -516,8 +523,18 @@ impl Planned for RowwisePlan {
         traffic.touching(first_access(layouts.first(), place), size, self.vector)
     }
 
-    fn neighbours(&self, _: &RowwiseProblem) -> Vec<RowwisePlan> {
+    fn neighbours(&self, problem: &RowwiseProblem) -> Vec<RowwisePlan> {
         let plan = *self;
+        if plan.storage == RowStorage::Staged {
+            let threads = steps(plan.threads).map(|threads| RowwisePlan {
+                threads,
+                rows: product([plan.rows, plan.threads]) / threads.max(1),
+                accesses: div_up(problem.columns(), threads.max(1)),
+                ..plan
+            });
+            let rows = steps(plan.rows).map(|rows| RowwisePlan { rows, ..plan });
+            return threads.into_iter().chain(rows).collect();
+        }
         let accesses = steps(plan.accesses).map(|accesses| RowwisePlan { accesses, ..plan });
         let threads = steps(plan.threads).map(|threads| RowwisePlan { threads, ..plan });
         let storage = match plan.storage {
@@ -526,6 +543,7 @@ impl Planned for RowwisePlan {
             | RowStorage::Alternating { .. }
             | RowStorage::Teams { .. }
             | RowStorage::Divided { .. }
+            | RowStorage::Staged
             | RowStorage::Shifted => RowStorage::Passes { kept: 0 },
             RowStorage::Passes { .. } => RowStorage::Registers,
         };
@@ -564,10 +582,15 @@ impl Planned for RowwisePlan {
     fn prepare(key: &RowwiseKey, on: &Preparing<'_, Self>) -> Result<Made<Self>, Error> {
         let RowwiseKey { plan, problem, .. } = key;
         let built = on.kernel(plan, ())?;
-        let is_shifted = plan.storage == RowStorage::Shifted;
-        let mut layouts = if is_shifted {
+        let is_one_mode = plan.is_one_mode();
+        let mut layouts = if is_one_mode {
             let all = problem.rows().saturating_mul(problem.columns());
-            vec![kernel::shifted(all)?; 2]
+            let tensors = plan.operands.tensors();
+            let layouts = tensors.map(|tensor| match tensor.is_of_columns() {
+                true => kernel::shifted(problem.columns()),
+                false => kernel::shifted(all),
+            });
+            layouts.collect::<Result<_, _>>()?
         } else {
             problem.layouts()?
         };
@@ -581,7 +604,7 @@ impl Planned for RowwisePlan {
         if plan.operands.function.is_norm() {
             given.push(Arg::Value(f32::from_bits(key.epsilon).into()));
         }
-        if is_shifted {
+        if is_one_mode {
             given.push(Arg::Value((problem.columns() as u32).into()));
         }
         let grid = LaunchGrid {

@@ -1,4 +1,5 @@
-//! The kernel of a plan: rows in registers, the next ones on their way to shared memory or not, or rows read in passes.
+//! The kernel of a plan: rows in registers, the next ones on their way to shared memory or not, or rows read in passes. Rows that are
+//! staged in shared memory are those of `staged.rs`.
 //!
 //! Threads share a row in vectors, one beside the other, so that a warp reads consecutive bytes. What the rows of a block have in
 //! common is one partition: every tensor has the same one. The totals of a row go through `reduce_along` of a tile of one
@@ -29,8 +30,8 @@ use crate::memory_bound::plan::WARP;
 
 /// A kernel that is being built.
 #[derive(Clone)]
-struct RowKernel<'a> {
-    plan: &'a RowwisePlan,
+pub(super) struct RowKernel<'a> {
+    pub(super) plan: &'a RowwisePlan,
     tensors: Vec<(RowTensor, Tensor)>,
     copy: TiledCopy,
     /// What shared memory keeps of the inputs: (rows, columns, slot).
@@ -44,12 +45,14 @@ struct RowKernel<'a> {
     turn: Index,
     /// One element for each thread.
     lanes: TiledCopy,
-    thread: Index,
+    pub(super) thread: Index,
     /// The tile of the rows, and the rank of the block among those of a row.
-    at: [Index; 2],
+    pub(super) at: [Index; 2],
     epsilon: Option<Expr>,
     /// The columns of rows that are one mode with their elements.
-    columns: Option<Index>,
+    pub(super) columns: Option<Index>,
+    /// Shared memory for the rows of a block, of each input, where they are staged.
+    pub(super) staged: Vec<Tensor>,
     /// The row of a group that takes rows in turn with others.
     of_group: Option<GroupRow>,
     /// The memory through which the blocks of teams meet.
@@ -167,10 +170,11 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
     if matches!(plan.storage, RowStorage::Divided { .. }) {
         k.min_blocks(plan.beside(arch) as u32);
     }
-    let is_shifted = plan.storage == RowStorage::Shifted;
-    let layouts = match plan.storage {
-        RowStorage::Shifted => vec![shifted(1 << 16)?; 2],
-        _ => RowwiseProblem::like(operands).layouts()?,
+    let is_one_mode = plan.is_one_mode();
+    let layouts = if is_one_mode {
+        vec![shifted(1 << 16)?; operands.tensors().count()]
+    } else {
+        RowwiseProblem::like(operands).layouts()?
     };
     let named = operands.tensors().zip(&layouts);
     let tensors: Vec<_> = named
@@ -185,7 +189,7 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
         let register = k.scalar_argument("epsilon", Type::F32);
         Expr::register(register, Ty::F32)
     });
-    let columns = is_shifted.then(|| k.index_argument("columns", 1..MOST_SHIFTED));
+    let columns = is_one_mode.then(|| k.index_argument("columns", 1..MOST_SHIFTED));
     let bits = i64::from(operands.ty.bits());
     let (rows, threads, vector) = (plan.rows, plan.threads, plan.vector);
     let over = Layout::new((rows, threads), (threads, 1))?;
@@ -203,6 +207,14 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
     let kept: Vec<_> = inputs
         .map(|of| (of, k.shared_tensor(operands.ty, &of_slots)))
         .collect();
+    let staged = match plan.storage {
+        RowStorage::Staged => {
+            let span = Layout::concat(&[Layout::leaf(plan.span(), 1)?])?;
+            let each = (0..plan.inputs()).map(|_| k.shared_tensor(operands.ty, &span));
+            each.collect()
+        }
+        _ => Vec::new(),
+    };
     let to_shared = match slots {
         0 => None,
         _ => Some(tiled(asynchronous(bits * vector), vector)?),
@@ -251,12 +263,14 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
         at: [&block / plan.blocks, &block % plan.blocks],
         epsilon,
         columns,
+        staged,
         of_group: None,
         teams,
         divided: None,
     };
     match plan.storage {
         RowStorage::Shifted => row.of_shifted(&mut k),
+        RowStorage::Staged => row.of_staged(&mut k),
         RowStorage::Registers => {
             let part = row.rows(&mut k, &Index::constant(0), true);
             row.of_registers(&mut k, &part);
@@ -346,7 +360,7 @@ fn lanes_powers(
 }
 
 /// Results with the factors and the terms of their columns.
-fn changed(y: Expr, of_columns: [Option<Expr>; 2]) -> Expr {
+pub(super) fn changed(y: Expr, of_columns: [Option<Expr>; 2]) -> Expr {
     match of_columns {
         [Some(weight), Some(bias)] => y.fma(weight, bias),
         [Some(weight), None] => y * weight,
@@ -363,7 +377,7 @@ impl Part {
 }
 
 impl RowKernel<'_> {
-    fn tensor(&self, which: RowTensor) -> Option<&Tensor> {
+    pub(super) fn tensor(&self, which: RowTensor) -> Option<&Tensor> {
         let mut all = self.tensors.iter();
         all.find(|(tensor, _)| *tensor == which).map(|(_, of)| of)
     }
@@ -486,9 +500,13 @@ impl RowKernel<'_> {
         if let Some(scratch) = &self.scratch {
             return self.total_of_warps(k, op, own, &scratch[which]);
         }
-        let tile = self
-            .x()
-            .local_tile((self.plan.rows, self.plan.threads), (&self.at[0], 0));
+        let RowwisePlan { rows, threads, .. } = *self.plan;
+        let tile = match self.staged.first() {
+            Some(_) if threads == 1 => return own.clone(),
+            // Whose elements they are does not matter.
+            Some(span) => span.with_layout(((rows, threads), (threads, 1))),
+            None => self.x().local_tile((rows, threads), (&self.at[0], 0)),
+        };
         let part = self.lanes.at(&self.thread).partition_src(&tile); // (CPY, CPY_M, CPY_N)
         k.reduce_along(op, own, &part, 1)
     }
@@ -1031,7 +1049,7 @@ impl RowKernel<'_> {
 
     /// The results of a thread's numbers of a row, without factors and terms. Those beyond its end are 0, and `outside` puts
     /// another number in their place.
-    fn results(
+    pub(super) fn results(
         &self,
         k: &mut Builder,
         x: Fragment,

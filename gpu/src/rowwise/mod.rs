@@ -6,6 +6,7 @@ mod kernel;
 pub(crate) mod plan;
 pub(crate) mod problem;
 pub mod reference;
+mod staged;
 
 pub use call::{Rowwise, RowwiseCall, layer_norm, log_softmax, rms_norm, softmax};
 pub use plan::{RowStorage, RowwisePlan};

@@ -45,7 +45,8 @@ pub struct RowwisePlan {
     pub threads: i64,
     /// The rows of a block: a power of two.
     pub rows: i64,
-    /// The accesses of a thread to each tensor that are under way at once.
+    /// The accesses of a thread to each tensor that are under way at once; of rows staged in shared memory, the elements that a thread has
+    /// of a row.
     pub accesses: i64,
     /// The blocks that share a row: those of a cluster, 1, 2, 4 or 8, or of a team ([`RowStorage::Teams`]), any number up to 256.
     pub blocks: i64,
@@ -89,6 +90,10 @@ pub enum RowStorage {
     /// take the vectors inside of a row at multiples of their width, and single elements what is left at both ends. Of a softmax
     /// or a norm of two tensors.
     Shifted,
+    /// A block copies its rows to shared memory, and the results from there, by whole vectors: rows lie one after the other without
+    /// gaps, so those of a block are one span of elements. There, each thread takes single elements of a row into registers. Of short rows,
+    /// whose threads are lanes of one warp.
+    Staged,
     /// The threads have a whole row in registers. Each cluster of the launch has one row after the other, and groups of threads take
     /// them in turn: while one group waits for the other blocks of the cluster, another one reduces a row or stores it. Bulk copies
     /// bring the rows to a ring of slots in shared memory, and a slot receives its next row when a group has taken a row from it into
@@ -144,6 +149,7 @@ impl RowStorage {
             | RowStorage::Alternating { .. }
             | RowStorage::Teams { .. }
             | RowStorage::Divided { .. }
+            | RowStorage::Staged
             | RowStorage::Shifted => true,
             RowStorage::Passes { .. } => false,
         }
@@ -156,6 +162,7 @@ impl RowStorage {
             RowStorage::Registers
             | RowStorage::Ahead { .. }
             | RowStorage::Divided { .. }
+            | RowStorage::Staged
             | RowStorage::Shifted
             | RowStorage::Passes { .. } => 1,
         }
@@ -164,7 +171,7 @@ impl RowStorage {
     /// Returns the chunks for which a block has shared memory.
     pub(crate) fn slots(self) -> i64 {
         match self {
-            RowStorage::Registers | RowStorage::Shifted => 0,
+            RowStorage::Registers | RowStorage::Shifted | RowStorage::Staged => 0,
             RowStorage::Ahead { rows, .. } => rows,
             RowStorage::Alternating { slots, .. } | RowStorage::Teams { slots, .. } => slots,
             RowStorage::Divided { kept, .. } => kept,
@@ -181,6 +188,7 @@ impl RowStorage {
             | RowStorage::Ahead { .. }
             | RowStorage::Alternating { .. }
             | RowStorage::Teams { .. }
+            | RowStorage::Staged
             | RowStorage::Shifted
             | RowStorage::Passes { .. } => 1,
         }
@@ -289,6 +297,9 @@ const AHEAD_ELEMENTS: i64 = 32;
 /// The most elements of tensors whose rows are one mode with their elements, and the least columns of such rows by default.
 pub(crate) const MOST_SHIFTED: i64 = 1 << 30;
 const SHIFTED_COLUMNS: i64 = 512;
+
+/// The most elements that a thread has of a staged row by default.
+const STAGED: i64 = 40;
 
 /// The most rows that are on their way to a block of a cluster, and to one that has whole rows.
 const MOST_AHEAD: i64 = 8;
@@ -414,7 +425,8 @@ impl RowwisePlan {
     /// in passes, and shared memory keeps eight turns of each block. One block has a row of up to 128 KiB, two have 256 KiB, and eight have
     /// 512 KiB and more. A row of more than 128 KiB and up to 256 KiB in `f32` has a cluster of four. [`fastest_on`] weighs it against
     /// passes, by the rates of a device. A layer norm, which would have three passes, has a cluster up to 512 KiB. The warps of a softmax meet once, unless
-    /// accesses are of one element or only few warps share a row.
+    /// accesses are of one element or only few warps share a row. Rows of fewer than 512 elements of 16 bits that no vector divides are staged
+    /// in shared memory.
     ///
     /// [`fastest_on`]: RowwisePlan::fastest_on
     ///
@@ -660,9 +672,15 @@ impl RowwisePlan {
             | RowStorage::Ahead { .. }
             | RowStorage::Alternating { .. }
             | RowStorage::Divided { .. }
+            | RowStorage::Staged
             | RowStorage::Shifted
             | RowStorage::Passes { .. } => self.blocks,
         }
+    }
+
+    /// Whether the kernel regards rows and columns as one mode.
+    pub(crate) fn is_one_mode(&self) -> bool {
+        matches!(self.storage, RowStorage::Shifted | RowStorage::Staged)
     }
 
     /// Whether the blocks that share a row are a team.
@@ -713,6 +731,7 @@ impl RowwisePlan {
             | RowStorage::Ahead { .. }
             | RowStorage::Alternating { .. }
             | RowStorage::Divided { .. }
+            | RowStorage::Staged
             | RowStorage::Shifted
             | RowStorage::Passes { .. } => 0,
         }
@@ -789,7 +808,7 @@ impl RowwisePlan {
         let ahead = || plan.one_after_the_other(problem, arch, rates);
         let in_turn = || rates.and_then(|_| plan.in_turn(problem, arch));
         let of_teams = || plan.of_teams(problem, arch, rates?).map(|(teams, _)| teams);
-        let shifted = plan.shifted(problem);
+        let shifted = plan.staged(problem).or_else(|| plan.shifted(problem));
         let divided = || plan.divided_by_default(problem, arch, rates?);
         let held = shifted.or(in_registers).or_else(divided);
         let held = held.or_else(in_turn);
@@ -867,7 +886,7 @@ impl RowwisePlan {
     }
 
     /// The tensors with rows that are read.
-    fn inputs(&self) -> i64 {
+    pub(crate) fn inputs(&self) -> i64 {
         let all = self.operands.tensors();
         all.filter(|of| !of.is_output() && !of.is_of_columns())
             .count() as i64
@@ -898,6 +917,26 @@ impl RowwisePlan {
             ..plan
         });
         threads.find(|plan| plan.accesses * vector <= AHEAD_ELEMENTS)
+    }
+
+    /// The plan of short rows of narrow elements that no vector divides.
+    fn staged(self, problem: &RowwiseProblem) -> Option<RowwisePlan> {
+        let vector = WIDEST / self.size();
+        let columns = problem.columns();
+        let is_narrow = self.vector * self.size() < NARROWEST && columns < SHIFTED_COLUMNS;
+        if !is_narrow || self.operands.modes != 1 || !problem.has_no_gaps(vector) {
+            return None;
+        }
+        let mut threads = (0..).map(|log| 1 << log).take_while(|t| *t <= WARP);
+        let threads = threads.find(|threads| div_up(columns, *threads) <= STAGED)?;
+        Some(RowwisePlan {
+            vector,
+            threads,
+            rows: (THREADS / threads).max(vector),
+            accesses: div_up(columns, threads),
+            storage: RowStorage::Staged,
+            ..self
+        })
     }
 
     /// The plan whose rows registers and shared memory hold together: of the lengths for which it was measured to be faster.
@@ -1163,7 +1202,16 @@ impl RowwisePlan {
 
     /// Returns the columns that a block has at once.
     pub(crate) fn chunk(&self) -> i64 {
-        product([self.threads, self.vector, self.accesses])
+        match self.storage {
+            RowStorage::Staged => product([self.threads, self.accesses]),
+            RowStorage::Registers
+            | RowStorage::Ahead { .. }
+            | RowStorage::Alternating { .. }
+            | RowStorage::Teams { .. }
+            | RowStorage::Divided { .. }
+            | RowStorage::Shifted
+            | RowStorage::Passes { .. } => product([self.threads, self.vector, self.accesses]),
+        }
     }
 
     /// Returns the bytes that the kernel moves between memory and registers for a problem: those of each pass over the rows.
@@ -1185,6 +1233,7 @@ impl RowwisePlan {
             | RowStorage::Alternating { .. }
             | RowStorage::Teams { .. }
             | RowStorage::Divided { .. }
+            | RowStorage::Staged
             | RowStorage::Shifted => 0,
             RowStorage::Passes { .. } => self.operands.function.reads() - 1,
         };
@@ -1195,6 +1244,7 @@ impl RowwisePlan {
             | RowStorage::Alternating { .. }
             | RowStorage::Teams { .. }
             | RowStorage::Divided { .. }
+            | RowStorage::Staged
             | RowStorage::Shifted => 0,
         };
         let columns = problem.columns().saturating_sub(kept).max(0);
@@ -1256,6 +1306,9 @@ impl RowwisePlan {
         let how = match self.storage {
             RowStorage::Registers => "Rows stay in registers".to_string(),
             RowStorage::Shifted => "Rows stay in registers, wherever they begin".to_string(),
+            RowStorage::Staged => {
+                "A block copies its rows to shared memory and the results from there, and a thread takes single elements".to_string()
+            }
             RowStorage::Ahead { rows, .. } => {
                 let next = counted((rows, "tile"));
                 format!(
@@ -1309,7 +1362,10 @@ impl RowwisePlan {
             | RowStorage::Teams {
                 teams: clusters, ..
             } => tiles.min(clusters),
-            RowStorage::Registers | RowStorage::Shifted | RowStorage::Passes { .. } => tiles,
+            RowStorage::Registers
+            | RowStorage::Shifted
+            | RowStorage::Staged
+            | RowStorage::Passes { .. } => tiles,
         };
         clusters.saturating_mul(self.blocks)
     }
@@ -1343,6 +1399,7 @@ impl RowwisePlan {
                 THREAD_BYTES / (self.vector * self.size()).max(1)
             }
             RowStorage::Divided { .. } => HELD / (self.vector * self.size()).max(1),
+            RowStorage::Staged => MOST_ELEMENTS,
             RowStorage::Registers
             | RowStorage::Ahead { .. }
             | RowStorage::Shifted
@@ -1373,6 +1430,7 @@ impl RowwisePlan {
         match self.storage {
             RowStorage::Registers => {}
             RowStorage::Shifted => return self.check_shifted(check),
+            RowStorage::Staged => return self.check_staged(check, arch),
             RowStorage::Ahead { rows, clusters } => {
                 let of = [1, MOST_SLOTS, 1];
                 check.number("number of tiles of rows ahead", rows, of)?;
@@ -1484,6 +1542,37 @@ impl RowwisePlan {
         Ok(())
     }
 
+    /// Checks what a plan needs whose blocks copy whole rows to shared memory.
+    fn check_staged(&self, check: &PlanCheck<'_>, arch: Arch) -> Result<(), Error> {
+        check.number("number of blocks of a staged row", self.blocks, [1, 1, 1])?;
+        let what = "number of threads of a staged row";
+        check.number(what, self.threads, [1, WARP, 1])?;
+        // A span of rows begins with a vector, and a block has whole warps.
+        let least = self.vector.max(WARP / self.threads);
+        let what = "number of rows of a block of staged rows";
+        check.number(what, self.rows, [least, MOST_THREADS, 1])?;
+        if self.operands.modes != 1 {
+            return check.refuse("staged rows are one mode of each tensor");
+        }
+        let bytes = product([self.inputs(), self.span(), self.size()]);
+        let most = Limits::of(arch).shared;
+        check.limit("bytes of shared memory for rows", bytes, most.into())
+    }
+
+    /// Returns the vectors of each thread that a block with staged rows copies.
+    pub(crate) fn staged_vectors(&self) -> i64 {
+        div_up(self.accesses, self.vector)
+    }
+
+    /// Returns the elements of shared memory for the rows of a block with staged rows.
+    pub(crate) fn span(&self) -> i64 {
+        product([
+            self.staged_vectors(),
+            self.threads_of_block(),
+            self.vector,
+        ])
+    }
+
     /// The columns that the threads of a row have.
     fn capacity(&self) -> i64 {
         let all = product([self.chunk(), self.storage.chunks(), self.blocks]);
@@ -1495,6 +1584,7 @@ impl RowwisePlan {
             | RowStorage::Alternating { .. }
             | RowStorage::Teams { .. }
             | RowStorage::Divided { .. }
+            | RowStorage::Staged
             | RowStorage::Passes { .. } => all,
         }
     }
@@ -1507,6 +1597,7 @@ impl RowwisePlan {
             RowStorage::Registers
             | RowStorage::Ahead { .. }
             | RowStorage::Divided { .. }
+            | RowStorage::Staged
             | RowStorage::Passes { .. } => false,
         };
         self.blocks > 1 || has_own || self.rows == 1 && self.threads >= MANY_WARPS * WARP
@@ -1527,7 +1618,12 @@ impl RowwisePlan {
             ..self.operands
         };
         check_operands(&self.operands, &like, &call)?;
-        if self.storage != RowStorage::Shifted {
+        if self.storage == RowStorage::Staged {
+            if !problem.has_no_gaps(self.vector) {
+                let most = MOST_SHIFTED;
+                return refused(RowwiseError::Spans { most });
+            }
+        } else if self.storage != RowStorage::Shifted {
             let plan = (self.vector, self.operands.contiguous);
             check_width(plan, (call.vector, call.contiguous), "columns")?;
         } else if !problem.has_no_gaps(self.vector) {
@@ -1543,6 +1639,12 @@ impl RowwisePlan {
             let full = all.saturating_sub(product([self.chunk(), self.blocks]));
             if columns <= full {
                 return refused(RowwiseError::Full { full, columns });
+            }
+        }
+        if self.storage == RowStorage::Staged {
+            let full = all.saturating_sub(self.threads);
+            if columns <= full {
+                return refused(RowwiseError::Elements { full, columns });
             }
         }
         if self.has_teams() && problem.rows() > MOST_TEAM_ROWS {
@@ -1659,6 +1761,7 @@ impl fmt::Display for RowwisePlan {
         match self.storage {
             RowStorage::Registers => f.write_str(", rows in registers"),
             RowStorage::Shifted => f.write_str(", shifted rows in registers"),
+            RowStorage::Staged => f.write_str(", rows staged in shared memory"),
             RowStorage::Ahead { rows, clusters } => {
                 let [rows, clusters] = [(rows, "tile"), (clusters, "cluster")].map(counted);
                 write!(f, ", rows in registers, {rows} ahead, {clusters}")

@@ -429,11 +429,11 @@ impl RowwiseProblem {
         vectors.find(|vector| divides(*vector)).unwrap_or(1)
     }
 
-    /// Returns whether the rows of all tensors lie one after the other without gaps, from a multiple of a vector on.
+    /// Returns whether the rows of all tensors that have rows lie one after the other without gaps, from a multiple of a vector on.
     pub(crate) fn has_no_gaps(&self, vector: i64) -> bool {
-        let is_one = |(_, strides): &(RowTensor, Strides)| {
+        let is_one = |(tensor, strides): &(RowTensor, Strides)| {
             let follows = self.rows() == 1 || strides.rows == [self.columns];
-            follows && strides.aligned % vector.max(1) == 0
+            tensor.is_of_columns() || follows && strides.aligned % vector.max(1) == 0
         };
         let all = self.rows().saturating_mul(self.columns);
         self.rows.len() == 1

@@ -507,6 +507,26 @@ fn around(plan: &ReducePlan) -> Vec<(String, ReducePlan)> {
             changed,
         );
     }
+    if !plan.turns_inner {
+        for accesses in [4, 8, 16] {
+            for prefetches in [false, true] {
+                let what = if prefetches { "prefetched" } else { "not prefetched" };
+                let changed = ReducePlan {
+                    accesses,
+                    prefetches,
+                    ..*plan
+                };
+                add(format!("{what}, {accesses} accesses"), changed);
+            }
+        }
+        let changed = ReducePlan {
+            across: plan.across * 2,
+            accesses: 8,
+            prefetches: true,
+            ..*plan
+        };
+        add("prefetched, twice the threads across".to_string(), changed);
+    }
     if plan.parts > 1 {
         let parts = plan.parts / 2;
         for accesses in [4, 8] {

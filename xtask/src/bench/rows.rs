@@ -220,6 +220,28 @@ fn around(plan: &RowwisePlan, [rows, columns]: [i64; 2]) -> Vec<(String, Rowwise
         add(format!("{threads} threads, {accesses} accesses"), changed);
     }
     match plan.storage {
+        RowStorage::Staged => {
+            for threads in [1, 2, 4, 8] {
+                for of_block in [64, 128, 256] {
+                    let changed = RowwisePlan {
+                        threads,
+                        rows: of_block / threads,
+                        accesses: (columns + threads - 1) / threads,
+                        ..*plan
+                    };
+                    add(format!("staged, {threads} x {of_block} threads"), changed);
+                }
+            }
+            let single = RowwisePlan {
+                vector: 1,
+                threads: 8,
+                rows: 16,
+                accesses: (columns + 7) / 8,
+                storage: RowStorage::Registers,
+                ..*plan
+            };
+            add("rows in registers, 8 threads".to_string(), single);
+        }
         RowStorage::Registers | RowStorage::Shifted => {
             if plan.storage == RowStorage::Shifted {
                 let single = RowwisePlan {

@@ -220,6 +220,7 @@ fn drawn_plan(r: &mut Random, problem: &ReduceProblem, device: &Device) -> Optio
         parts: r.one(&[1, 1, 2, 3, 8]),
         last_adds: r.one_in(2),
         min_blocks: r.below(2_i64),
+        prefetches: r.one_in(3),
         ..plan
     };
     let plan = if r.one_in(4) {

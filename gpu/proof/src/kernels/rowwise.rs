@@ -130,6 +130,22 @@ fn drawn(r: &mut Random, problem: &RowwiseProblem, device: &Device) -> Option<Ro
         let fits = plan.check(device.arch()).is_ok() && plan.takes(problem);
         return fits.then_some(plan);
     }
+    if r.one_in(4) {
+        let threads = 1 << r.below(5_u32);
+        let vector = 128 / i64::from(plan.operands.ty.bits()) >> r.below(3_u32);
+        let plan = RowwisePlan {
+            meets_once: false,
+            vector,
+            threads,
+            rows: (r.one(&[32, 64, 128]) / threads).max(vector),
+            accesses: (problem.columns() + threads - 1) / threads,
+            blocks: 1,
+            storage: RowStorage::Staged,
+            ..plan
+        };
+        let fits = plan.check(device.arch()).is_ok() && plan.takes(problem);
+        return fits.then_some(plan);
+    }
     let plan = RowwisePlan {
         vector: (plan.vector >> r.below(2_u32)).max(1),
         threads,

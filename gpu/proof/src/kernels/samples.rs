@@ -175,13 +175,19 @@ fn rowwise() -> Result<Vec<Sample>, Error> {
         (Arch::Sm90a, Ty::F32),
     ] {
         for function in RowFunction::ALL {
-            for columns in [33, 1000, 4096, 4097, 16384, 32767, 65536, 1 << 18, 1 << 20] {
+            for columns in [33, 129, 1000, 4096, 4097, 16384, 32767, 65536, 1 << 18, 1 << 20] {
                 let problem = RowwiseProblem::new(function, ty, [100, columns]);
                 let plan = RowwisePlan::fastest(&problem, arch)?;
                 let most = 65536 / (plan.threads * plan.rows).max(256);
                 all.push(Sample::new(plan.build(arch)?.kernel, most as u32));
             }
         }
+    }
+    // A layer norm of rows that shared memory holds alone.
+    for of_block in [[512, 2], [256, 4]] {
+        let problem = RowwiseProblem::new(RowFunction::LayerNorm, Ty::Bf16, [100, 16384]);
+        let plan = RowwisePlan::divided(&problem, Arch::Sm90a, 1, of_block)?;
+        all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, 64));
     }
     for ty in [Ty::F32, Ty::Bf16] {
         for function in [

@@ -106,7 +106,7 @@ fn law_drawn_plans_of_rows_are_right_or_refused() {
             plan.accesses = number(&mut r, &[1, 2, 4, 8]);
             plan.blocks = number(&mut r, &[1, 1, 1, 2]);
             plan.meets_once = r.one_in(3);
-            let storage = r.below(7_u64);
+            let storage = r.below(8_u64);
             if storage == 6 && r.below(8_u64) > 0 {
                 // Few plans have the warps that may meet once, and few devices have clusters.
                 plan.meets_once = false;
@@ -123,6 +123,14 @@ fn law_drawn_plans_of_rows_are_right_or_refused() {
             let chunks = (columns as i64 - 1) / of_turn.max(1) + 1;
             let kept = r.one(&[1, 2]).min(chunks);
             plan.storage = match storage {
+                7 => {
+                    plan.vector = number(&mut r, &[1, 4]);
+                    plan.threads = number(&mut r, &[1, 2, 8]);
+                    plan.rows = number(&mut r, &[32, 128]);
+                    plan.accesses = (columns as i64 - 1) / plan.threads.max(1) + 1;
+                    plan.blocks = 1;
+                    RowStorage::Staged
+                }
                 6 => RowStorage::Divided {
                     held: number(&mut r, &[chunks - kept]),
                     kept: number(&mut r, &[kept]),

@@ -81,6 +81,7 @@ fn result(
             // Modes that are joined are longer than the threads side by side.
             plan.turns_inner |= !plan.takes(problem);
             plan.parts_inner &= plan.turns_inner;
+            plan.prefetches &= !plan.turns_inner;
             Ok(plan)
         })?;
         call.run(device)?;
@@ -151,6 +152,46 @@ fn law_plans_of_reductions_agree() {
         }
     }
     println!("law reduce.plans: {cases} cases");
+}
+
+/// Prefetched turns have the bits of the others: of every number of turns from none to several, with parts and without, along kept and
+/// reduced inner modes.
+#[test]
+fn law_prefetched_turns_have_the_same_bits() {
+    let mut cases = 0;
+    for rows in [1, 3, 4, 7, 8, 9, 12, 17, 24, 33, 40] {
+        let extents = [rows, 2_i64, 12];
+        let x: Vec<f32> = (0..2 * rows * 12)
+            .map(|i| (i * 7919 % 613) as f32 / 60.0 - 5.0)
+            .collect();
+        for (modes, function) in [
+            (&[0][..], ReduceFunction::Sum),
+            (&[0], ReduceFunction::Norm),
+            (&[0], ReduceFunction::Max),
+            (&[0, 2], ReduceFunction::Mean),
+            (&[0, 1], ReduceFunction::Sum),
+        ] {
+            for (parts, last_adds) in [(1, false), (2, false), (3, true)] {
+                let with = |prefetches| {
+                    result(function, (&extents, modes), &x, move |plan| ReducePlan {
+                        rows: 2,
+                        across: 4,
+                        along: 4,
+                        accesses: 2,
+                        turns_inner: false,
+                        parts_inner: false,
+                        parts,
+                        last_adds,
+                        prefetches,
+                        ..plan
+                    })
+                };
+                assert_eq!(with(true), with(false), "{function} along {modes:?}, {rows}");
+                cases += 1;
+            }
+        }
+    }
+    println!("law reduce.prefetched: {cases} cases");
 }
 
 /// The functions that have parts of the types of a tensor's elements.
@@ -521,6 +562,7 @@ fn refused_reductions_say_what_would_be_right() {
         found.push(planned(&|plan| {
             (plan.shifted, plan.parts, plan.parts_inner) = (true, 2, false)
         }));
+        found.push(planned(&|plan| plan.prefetches = true));
         found.push(planned(&|plan| plan.min_blocks = -1));
         found.push(planned(&|plan| plan.min_blocks = 2049));
         let part = memory.slice(1..5981).expect("a slice");
@@ -594,6 +636,7 @@ fn refused_reductions_say_what_would_be_right() {
             "the plan's number of threads along shifted rows is 4: the sum kernel takes 8 to 1024",
             "the operands of the plan are `sum of f32 in f32, 1 outer and 1 reduced modes, the inner one reduced`: the parts of \
              shifted rows divide the turns along them",
+            "the operands of the plan are `sum of f32 in f32, 1 outer and 1 reduced modes, the inner one reduced`: elements are prefetched only if turns go along the modes without the inner one",
             "the plan's number of blocks on a multiprocessor is -1: the sum kernel takes 0 to 8",
             "the plan's number of blocks on a multiprocessor is 2049: the sum kernel takes 0 to 8",
             "the plan's rows are shifted: x must begin at a multiple of the plan's accesses, each row where the one before it ends, \
@@ -648,6 +691,7 @@ fn law_accepted_plans_of_reductions_are_built() {
             plan.last_adds = r.one_in(2);
         }
         plan.shifted = r.one_in(4);
+        plan.prefetches = r.one_in(4);
         if r.one_in(4) {
             plan.min_blocks = number(&mut r);
         }

@@ -407,6 +407,98 @@ fn law_divided_rows_are_those_of_the_reference() {
     println!("law rowwise.divided: {cases} cases");
 }
 
+/// Rows that are staged in shared memory: of each length up to 70 numbers and of some longer ones, by each number of threads, in blocks of one
+/// warp and of several, with fewer rows than a block has and with more; the last block has some of its rows, and the tensors end inside of a
+/// vector. In every type, with NaN and infinities, under several schedules.
+#[test]
+fn law_staged_rows_are_those_of_the_reference() {
+    let mut cases = 0;
+    for (i, columns) in (1..=70).chain([129, 257, 511]).enumerate() {
+        for (j, log) in (0..6).enumerate() {
+            // Each length has each number of threads in turn; short ones more often.
+            if columns > 9 && (i + j) % 3 > 0 {
+                continue;
+            }
+            let threads = 1_i64 << log;
+            let accesses = (columns as i64 + threads - 1) / threads;
+            if accesses > 64 {
+                continue;
+            }
+            let of_block = [32, 64, 128][(i + j) % 3];
+            let plan = |problem: &RowwiseProblem| {
+                let operands = problem.operands();
+                let vector = 128 / i64::from(operands.ty.bits()) >> (i % 2);
+                RowwisePlan {
+                    operands,
+                    vector,
+                    threads,
+                    rows: (of_block / threads).max(vector),
+                    accesses,
+                    blocks: 1,
+                    storage: RowStorage::Staged,
+                    meets_once: false,
+                }
+            };
+            let own = (of_block / threads).max(8) as usize;
+            let rows = [own, 1, own + 1, 2 * own + 3, own - 1, 5][(i + 2 * j) % 6];
+            let function = RowFunction::ALL[(i + j) % 4];
+            match (i + j) % 4 {
+                0 => rows_are_right::<f32>(function, [rows, columns], plan),
+                1 => rows_are_right::<f16>(function, [rows, columns], plan),
+                _ => rows_are_right::<bf16>(function, [rows, columns], plan),
+            }
+            cases += 1;
+        }
+    }
+    println!("law rowwise.staged: {cases} cases");
+}
+
+/// What a plan of staged rows says, and what it refuses.
+#[test]
+fn staged_rows_are_those_of_the_plan() {
+    let problem = |columns| RowwiseProblem::new(RowFunction::Softmax, Ty::Bf16, [1000, columns]);
+    let of_33 = problem(33);
+    let plan = RowwisePlan::fastest(&of_33, Arch::Sm90a).expect("a plan");
+    assert_eq!(
+        plan.to_string(),
+        "softmax bf16, vectors of 8, 1 thread for a row, 128 rows in a block, 33 accesses, rows staged in shared memory"
+    );
+    assert_eq!(
+        plan.explain(&of_33),
+        "softmax bf16, 1000 rows of 33\n\
+         An access takes 8 elements, 16 bytes: addresses, strides and columns allow 1.\n\
+         1 thread and 33 accesses make 33 columns, and a row has 33.\n\
+         A block of 128 threads has 128 rows; the launch has 8 blocks.\n\
+         A block copies its rows to shared memory and the results from there, and a thread takes single elements: 132000 bytes are moved, \
+         and 132000 must be."
+    );
+    assert!(plan.takes(&of_33) && !plan.takes(&problem(31)) && !plan.takes(&problem(35)));
+    let two = RowwisePlan {
+        threads: 2,
+        rows: 64,
+        accesses: 17,
+        ..plan
+    };
+    assert!(two.takes(&of_33) && two.takes(&problem(34)) && !two.takes(&problem(32)));
+    for (changed, why) in [
+        (
+            RowwisePlan { threads: 64, rows: 8, ..plan },
+            "the plan's number of threads of a staged row is 64: the softmax kernel takes 1 to 32",
+        ),
+        (
+            RowwisePlan { rows: 4, ..plan },
+            "the plan's number of rows of a block of staged rows is 4: the softmax kernel takes 32 to 1024",
+        ),
+        (
+            RowwisePlan { accesses: 65, ..plan },
+            "the plan's number of accesses is 65: the softmax kernel takes 1 to 64",
+        ),
+    ] {
+        let refused = changed.check(Arch::Sm90a).expect_err("it is refused");
+        assert_eq!(refused.to_string(), why);
+    }
+}
+
 /// The plan that the library makes for rows of 156 KiB: a block holds one, and two blocks share a multiprocessor.
 #[test]
 fn two_blocks_hold_rows_beside_each_other() {
@@ -1105,7 +1197,8 @@ fn the_plan_of_rows_is_the_measured_one() {
     let softmax = |ty, columns| plan(RowFunction::Softmax, ty, columns, Arch::Sm90a);
     let registers = RowStorage::Registers;
     assert_eq!(softmax(Ty::F32, 33), (8, 5, 1, registers));
-    assert_eq!(softmax(Ty::Bf16, 33), (8, 5, 1, registers));
+    assert_eq!(softmax(Ty::Bf16, 33), (1, 33, 1, RowStorage::Staged));
+    assert_eq!(softmax(Ty::Bf16, 511), (16, 32, 1, RowStorage::Staged));
     assert_eq!(softmax(Ty::F32, 4096), (256, 4, 1, registers));
     assert_eq!(softmax(Ty::F32, 4097), (512, 9, 1, registers));
     assert_eq!(softmax(Ty::Bf16, 4097), (128, 4, 1, RowStorage::Shifted));
@@ -1597,7 +1690,8 @@ fn law_a_plan_of_rows_that_the_check_accepts_is_built() {
             rows: number(&[1, 1, 2, 4, 32]),
             accesses: number(&[1, 2, 4, 5, 16, 32]),
             blocks: number(&[1, 1, 1, 2, 8, 33]),
-            storage: match number(&[0, 0, 1, 2, 3, 4, 4, 5, 5, 6, 6]) {
+            storage: match number(&[0, 0, 1, 2, 3, 4, 4, 5, 5, 6, 6, 7]) {
+                7 => RowStorage::Staged,
                 6 => RowStorage::Divided {
                     held: number(&[0, 1, 2, 8]),
                     kept: number(&[1, 2, 14]),
