@@ -335,6 +335,9 @@ mod h200 {
     /// Microseconds of the kernel that adds parts of K; clocks for each byte that a block writes; bytes that are read in a
     /// microsecond.
     pub(super) const SPLIT: [f64; 3] = [1.29, 0.0181, 2.17e6];
+    /// Microseconds in which a block finds that it is the last of a tile's, and in which what the other one has written becomes visible:
+    /// a guess from the latencies of a store, an atomic operation, a look and a load. Not measured.
+    pub(super) const FIXUP: f64 = 1.5;
     /// The part of a product's time that the model adds where shares cross the borders of tiles: clusters that compute other parts of K at
     /// one time share less of the second-level cache. Of eight such plans on an H200, none was the fastest of its shape, and the model said
     /// 0.85 to 1.05 of the times of three.
@@ -613,7 +616,7 @@ impl GemmPlan {
             let [once, written, read] = h200::SPLIT;
             let rounds = rounds(in_parts) as f64;
             let of_round = match self.division {
-                Division::SplitK => up_to(steps, self.split),
+                Division::SplitK | Division::SplitKFixup => up_to(steps, self.split),
                 // Where a share begins or ends inside of a tile, it has at most two parts.
                 Division::StreamK => {
                     let row = (divided / blocks).saturating_mul(steps);
@@ -621,13 +624,22 @@ impl GemmPlan {
                 }
             };
             waves += rounds * of_round as f64 / steps as f64;
-            let parts_of_each = match self.division {
-                Division::SplitK => 1.0,
-                Division::StreamK => 2.0,
+            // The block that comes last reads the other parts, and stores the whole tile.
+            let tiles_in_turn = up_to(divided, at_once) as f64;
+            let others = (self.split - 1) as f64 * tiles_in_turn;
+            let stored = tiles_in_turn - rounds * of_round as f64 / steps as f64;
+            let fixup = h200::FIXUP
+                + (rounds + others) * elements * 4.0 * written / machine.clocks
+                + stored.max(0.0) * (epilogue + sum) / machine.clocks;
+            let by_kernel = |parts_of_each: f64| {
+                once + rounds * parts_of_each * elements * 4.0 * written / machine.clocks
+                    + places as f64 * elements * 4.0 / read
             };
-            parts = once
-                + rounds * parts_of_each * elements * 4.0 * written / machine.clocks
-                + places as f64 * elements * 4.0 / read;
+            parts = match self.division {
+                Division::SplitK => by_kernel(1.0),
+                Division::SplitKFixup => fixup,
+                Division::StreamK => by_kernel(2.0),
+            };
             if self.division == Division::StreamK {
                 let round = (steps as f64 * step + epilogue + sum) / machine.clocks;
                 parts += h200::ACROSS_TILES * (fixed + waves * round);
@@ -1790,7 +1802,7 @@ mod tests {
                     let parts = match (plan.divided_tiles(&problem), plan.division) {
                         (0, _) => PartsOfK::Whole,
                         (_, Division::StreamK) => PartsOfK::Any,
-                        (_, Division::SplitK) => PartsOfK::Some {
+                        (_, Division::SplitK | Division::SplitKFixup) => PartsOfK::Some {
                             split: plan.split,
                             has_whole: plan.undivided > 0,
                         },
