@@ -38,14 +38,14 @@ use super::groups::{self, Groups};
 use super::plan::{Division, GemmPlan, Operands, vector};
 use super::prepared::{BuiltProduct, GemmKernel, GemmShape, PreparedGemms, Role, Wish};
 use super::problem::{EpilogueWork, MOST, check_extent, holds_f32};
-use super::sm90::{WARPGROUP_THREADS, WORKSPACE, counted_along_k, numbers_of_parts};
+use super::sm90::{WARPGROUP_THREADS, WORDS, WORKSPACE, counted_along_k, numbers_of_parts};
 use crate::autotune::Autotune;
 use crate::calls::{Addresses, Call, KernelOf, PreparedLaunch, Shape, same_device};
 use crate::copy::call::CopyCall;
 use crate::error::{Error, ErrorKind, disjoint};
 use crate::kernels::{Compute, GemmElement, GemmProblem};
 use crate::method::GemmMethod;
-use crate::scratch::{self, Workspace};
+use crate::scratch::{self, WordKind, Workspace};
 use colex_device::{
     BareLaunch, Buffer, Device, DeviceSlice, Element, Function, Memo, View, ViewMut,
 };
@@ -1620,9 +1620,16 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             })
         };
         let (mut product, wanted) = (product(shape.clone())?, &product);
-        let mut sums = None;
-        if let bytes @ 1.. = product.about().plan.workspace(&problem) {
-            sums = memory.take_rest(bytes as usize)?;
+        let (mut sums, mut words) = (None, None);
+        let plan = product.about().plan;
+        if let bytes @ 1.. = plan.workspace(&problem) {
+            let count = plan.words(&problem);
+            if count > 0 {
+                words = memory.take_words(device, (WordKind::Counters, count as usize))?;
+            }
+            if count == 0 || words.is_some() {
+                sums = memory.take_rest(bytes as usize)?;
+            }
             // A capture of the same call takes this kernel, which must be loaded by then.
             let without = wanted(GemmShape {
                 wish: Wish::Whole,
@@ -1630,7 +1637,13 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             })?;
             product = match &sums {
                 None => without,
-                Some(sums) => Arc::new(product.with_workspace(&WORKSPACE, sums.address)),
+                Some(sums) => {
+                    let product = product.with_workspace(&WORKSPACE, sums.address);
+                    Arc::new(match &words {
+                        Some(words) => product.with_workspace(&WORDS, words.address()),
+                        None => product,
+                    })
+                }
             };
         }
         Ok(GemmCall {
@@ -1642,6 +1655,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
                 product,
                 function: OnceLock::new(),
                 sums: sums.and_then(|piece| piece.memory),
+                words,
             })),
             matrices: PhantomData,
         })
@@ -1649,7 +1663,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
 }
 
 /// A prepared product. It may be launched any number of times while its matrices exist. Concurrent runs on several
-/// streams are a data race, since each of them writes C.
+/// streams are a data race, since each of them writes C. Two runs at once by a plan whose blocks add the parts of K
+/// ([`Division::SplitKFixup`](super::Division::SplitKFixup)) also share the words by which blocks wait, and may never end.
 ///
 /// Its `Display` output lists its steps in order:
 ///
@@ -1771,6 +1786,8 @@ struct Work {
     function: OnceLock<Function>,
     /// The memory through which parts of K are summed, if the call owns it.
     sums: Option<Buffer<u8>>,
+    /// The words by which blocks meet that have parts of one tile.
+    words: Option<Buffer<u32>>,
 }
 
 /// What a plan is chosen by.
@@ -2094,7 +2111,13 @@ impl<'a> GemmCall<'a> {
                 Before::Columns(columns) => columns.run(device)?,
             }
         }
-        work.product.run(device)?;
+        let ran = work.product.run(device);
+        // A simulated kernel that fails leaves its counts, and the next run may succeed.
+        match (&ran, &work.words) {
+            (Err(_), Some(words)) if device.is_simulator() => words.fill_bytes(0)?,
+            _ => (),
+        }
+        ran?;
         if let Some(copy) = &work.steps.after {
             copy.run(device)?;
         }
@@ -2118,6 +2141,9 @@ impl<'a> GemmCall<'a> {
         if let Some(work) = self.work.and_then(Arc::into_inner) {
             for piece in work.steps.memory.into_iter().chain(work.sums) {
                 scratch::give_back(device, piece);
+            }
+            if let Some(words) = work.words {
+                scratch::give_back_words(device, (WordKind::Counters, words));
             }
         }
     }
@@ -2381,7 +2407,7 @@ pub(super) fn prepare(
         product: kernel.built.clone(),
         sum: None,
     };
-    if plan.divided_tiles(problem) > 0 {
+    if plan.has_sum_kernel() && plan.divided_tiles(problem) > 0 {
         let sum = loaded(Role::Sum)?;
         let blocks = split_sum::blocks(launched, plan.divided_tiles(problem)) as u32;
         let grid = Launch::new(blocks, WARPGROUP_THREADS);
@@ -2449,7 +2475,7 @@ fn kernels_of(
         let (form, epilogue) = form(plan, shape);
         let of_kernel = plan.launched().of_kernel(&form, device.arch());
         let key = move |role| (of_kernel, form, epilogue.clone(), role);
-        let sum = (plan.split > 1).then_some(Role::Sum);
+        let sum = plan.has_sum_kernel().then_some(Role::Sum);
         [Role::Product].into_iter().chain(sum).map(key)
     });
     Ok(kernels.collect())
@@ -2625,7 +2651,7 @@ fn arguments_of_sum(
 ) -> Result<Vec<Argument>, Error> {
     let layout = layout(problem, plan, batch, Operand::C);
     let along = match plan.division {
-        Division::SplitK => None,
+        Division::SplitK | Division::SplitKFixup => None,
         Division::StreamK => Some(counted_along_k(problem, batch.0)),
     };
     let sizes = [problem.m, problem.n].into_iter().chain(along);

@@ -125,16 +125,24 @@ impl Operands {
     }
 }
 
-/// What the parts of K are parts of, where clusters divide it. A call takes plans of stream-K only where they are given or measured.
+/// What the parts of K are parts of, where clusters divide it. A call takes plans of stream-K only where they are given or measured, and parts that a
+/// block adds only where they are given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Division {
-    /// Each tile that is divided has the same number of parts.
+    /// Each tile that is divided has the same number of parts, which a second kernel adds.
     SplitK,
+    /// Each tile that is divided has the same number of parts, 2 to 8. The block that comes to the end of its part last adds the
+    /// others, and stores the tile as it stores a whole one. There is no second kernel, and the bits are those of as many parts by
+    /// [`SplitK`](Division::SplitK). CUTLASS calls the exchange fixup.
+    SplitKFixup,
     /// The steps along K of all tiles that are divided are one row, in even shares that may begin and end inside of tiles and cross
     /// their borders ([`StreamKRow`](colex_sched::StreamKRow)). A share stores the tiles that it has whole; its parts of others go
     /// to the workspace.
     StreamK,
 }
+
+/// The most parts of a tile whose block that comes last adds the others.
+pub(crate) const MOST_FIXUP: i64 = 8;
 
 /// The fewest steps along K that a share has of a tile that is divided by stream-K: to write and read the sums of a part takes as long as
 /// about two steps of the largest tile.
@@ -171,7 +179,7 @@ pub struct GemmPlan {
     /// up to 8 blocks along K too.
     pub cluster: [i64; 3],
     /// The number of parts into which clusters divide K (Hopper; 1 for the others). Each writes its sums to a workspace. A
-    /// second kernel adds them in the order of the parts and stores C.
+    /// second kernel adds them in the order of the parts and stores C. By [`Division::SplitKFixup`], one of the blocks does.
     pub split: i64,
     /// What these are parts of: each tile, or the row of the steps of all tiles that are divided (split-K if `split` is 1).
     pub division: Division,
@@ -313,7 +321,8 @@ impl GemmPlan {
         Ok(built)
     }
 
-    /// Builds the kernel that adds the parts of K and stores C; `None` if the plan does not divide K among clusters.
+    /// Builds the kernel that adds the parts of K and stores C; `None` if the plan does not divide K among clusters, or if their blocks
+    /// add the parts themselves.
     ///
     /// ```
     /// use colex_atom::{Arch, Ty};
@@ -333,7 +342,7 @@ impl GemmPlan {
     ///
     /// Returns the errors of [`build`](GemmPlan::build).
     pub fn build_sum(&self, arch: Arch) -> Result<Option<TensorKernel>, crate::Error> {
-        if self.split == 1 {
+        if !self.has_sum_kernel() {
             return Ok(None);
         }
         self.check(arch)?;
@@ -464,11 +473,15 @@ impl GemmPlan {
     }
 
     /// The plan of the kernel, which takes any number of parts of K if it takes several: of each tile, or shares of the row, which are
-    /// two kernels. One of plain products waits for the launch before it where it can: whether it begins before that has ended is left to
+    /// two kernels. Two parts that a block adds have a kernel of their own. One of plain products waits for the launch before it where it can: whether it begins before that has ended is left to
     /// its launch.
     pub(crate) fn of_kernel(&self, form: &BatchForm, arch: Arch) -> GemmPlan {
+        let parts = match self.division {
+            Division::SplitK | Division::StreamK => 2,
+            Division::SplitKFixup => 3,
+        };
         GemmPlan {
-            split: self.split.min(2),
+            split: self.split.min(parts),
             undivided: 0,
             early: self.early || form.is_plain() && self.can_begin_early(arch),
             ..*self
@@ -513,7 +526,7 @@ impl GemmPlan {
     /// one step, or than [`LEAST_STEPS`] of a row.
     pub(crate) fn parts_of(&self, tiles: i64, steps: i64) -> i64 {
         let most = match self.division {
-            Division::SplitK => steps,
+            Division::SplitK | Division::SplitKFixup => steps,
             Division::StreamK => tiles.saturating_mul(steps) / LEAST_STEPS,
         };
         self.split.min(most.max(1))
@@ -523,6 +536,9 @@ impl GemmPlan {
     pub(crate) fn places(&self, tiles: i64) -> i64 {
         match self.division {
             Division::SplitK => tiles.saturating_mul(self.split),
+            // Of two parts, one is written.
+            Division::SplitKFixup if self.split == 2 => tiles,
+            Division::SplitKFixup => tiles.saturating_mul(self.split),
             // A part has the number of its share and of its tile.
             Division::StreamK if tiles > 0 => tiles.saturating_add(self.split - 1),
             Division::StreamK => 0,
@@ -536,7 +552,7 @@ impl GemmPlan {
             _ => (tiles - self.undivided).max(0),
         };
         let parts = match self.division {
-            Division::SplitK => divided.saturating_mul(self.split),
+            Division::SplitK | Division::SplitKFixup => divided.saturating_mul(self.split),
             Division::StreamK if divided > 0 => self.split,
             Division::StreamK => 0,
         };
@@ -548,6 +564,34 @@ impl GemmPlan {
         let [m, n, _] = self.tile;
         let [along_m, along_n, _] = self.cluster;
         m * n * along_m * along_n * 4 * self.operands.right_factors()
+    }
+
+    /// Whether a second kernel adds the parts of K.
+    pub(crate) fn has_sum_kernel(&self) -> bool {
+        match self.division {
+            Division::SplitK | Division::StreamK => self.split > 1,
+            Division::SplitKFixup => false,
+        }
+    }
+
+    /// What is said of the parts of K.
+    pub(crate) fn adder(&self) -> &'static str {
+        match self.division {
+            Division::SplitK | Division::StreamK => "another kernel adds",
+            Division::SplitKFixup => "one of them adds",
+        }
+    }
+
+    /// The words of 32 bits by which the blocks meet that have parts of one tile of a problem: one for each warpgroup of a tile.
+    pub(crate) fn words(&self, problem: &GemmProblem) -> i64 {
+        match self.division {
+            Division::SplitK | Division::StreamK => 0,
+            Division::SplitKFixup => {
+                let blocks = self.cluster.iter().product::<i64>();
+                let each = blocks.saturating_mul(self.warps[0]);
+                self.divided_tiles(problem).saturating_mul(each)
+            }
+        }
     }
 
     /// Returns the bytes of memory through which the parts of K of a problem are summed; 0 if K is not divided.
@@ -664,6 +708,9 @@ impl fmt::Display for GemmPlan {
             match (self.division, self.split) {
                 (Division::SplitK, 1) => {}
                 (Division::SplitK, parts) => write!(f, "{parts} parts of K")?,
+                (Division::SplitKFixup, parts) => {
+                    write!(f, "{parts} parts of K added by the last block")?
+                }
                 (Division::StreamK, shares) => write!(f, "stream-K in {shares} shares")?,
             }
             match (self.division, self.split, self.undivided) {

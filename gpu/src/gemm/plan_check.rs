@@ -5,7 +5,7 @@ use colex_tiled::Operand;
 
 use super::epilogue::convert::{outputs, sum_type};
 use super::operand::shares;
-use super::plan::{Division, GemmPlan, Operands};
+use super::plan::{Division, GemmPlan, MOST_FIXUP, Operands};
 use super::sm90::{MOST_SHARES, MOST_SHARING, MOST_STEPS};
 use crate::error::{Error, ErrorKind, begins_late, flag};
 use crate::kernels::{GemmProblem, Major};
@@ -112,6 +112,16 @@ impl GemmPlan {
             Division::SplitK => {
                 let parts = 1..=family.most_split();
                 self.number("number of parts of K", self.split, parts, 1)?;
+            }
+            Division::SplitKFixup if family.most_split() > 1 => {
+                let what = "number of parts of K that a block adds";
+                self.number(what, self.split, 2..=MOST_FIXUP, 1)?;
+            }
+            Division::SplitKFixup => {
+                return Err(flag(format!(
+                    "the plan divides K into parts that a block adds: the {} kernel does not, and the Hopper kernel does",
+                    self.method
+                )));
             }
             Division::StreamK if family.most_split() > 1 => {
                 let shares = 2..=MOST_SHARES;

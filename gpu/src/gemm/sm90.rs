@@ -16,6 +16,7 @@ use super::chunks::arrivals::{ChunkFlags, Waits};
 use super::chunks::departures::Departures;
 use super::convolution::form::Filter;
 use super::epilogue::cluster_sum::ClusterSum;
+use super::epilogue::fixup::{Fixup, Part};
 use super::epilogue::sm90::{StorePath, TilePlace, landing_buffers, shared_bytes};
 use super::epilogue::split_sum::{SplitSum, StepRow};
 use super::epilogue::terms::{EarlyTerms, KernelEpilogue, MakeMap, Terms};
@@ -254,6 +255,9 @@ impl GemmFamily for Hopper {
             let numbers = numbers_of_parts(plan, problem, batch);
             given.extend(numbers.map(|n| Arg::Value(Argument::U32(n as u32))));
             given.push(Arg::Value(WORKSPACE));
+            if plan.division == Division::SplitKFixup {
+                given.push(Arg::Value(WORDS));
+            }
         }
         Ok(given)
     }
@@ -289,7 +293,11 @@ pub(crate) fn numbers_of_parts(plan: &GemmPlan, problem: &GemmProblem, batch: &B
     };
     let tiles = plan.divided_tiles(problem).max(1);
     let parts = plan.parts_of(tiles, plan.steps_of(&loaded));
-    [parts, plan.undivided]
+    match (plan.division, parts) {
+        // A part that is alone is a whole tile: nothing is added to it.
+        (Division::SplitKFixup, 1) => [1, plan.cluster_tiles(problem)],
+        _ => [parts, plan.undivided],
+    }
 }
 
 /// The channels of a convolution or the K of a product: what a kernel counts.
@@ -471,6 +479,8 @@ impl ConsumerTurns {
 struct Divided {
     sum: SplitSum,
     row: StepRow,
+    /// How the block that comes last adds the other part, if no second kernel adds the parts.
+    fixup: Option<Fixup>,
 }
 
 /// More than the tiles and parts of tiles that the clusters count.
@@ -490,6 +500,9 @@ pub(crate) const MOST_SHARES: i64 = 1024;
 
 /// The argument in whose place a call puts the address of its workspace.
 pub(crate) const WORKSPACE: Argument = Argument::U64(0);
+
+/// The argument in whose place a call puts the address of the words by which blocks meet.
+pub(crate) const WORDS: Argument = Argument::U64(u64::MAX);
 
 /// The clusters of a number of blocks that run at once. A cluster lies in one group of multiprocessors: of more than two
 /// blocks, an H200 runs a tenth fewer than its multiprocessors would hold.
@@ -629,6 +642,16 @@ pub(crate) fn tile_bytes(plan: &GemmPlan, stages: i64) -> i64 {
     stage * stages + shared_bytes(&plan.stored())
 }
 
+/// The registers of a consumer's thread that are free beside its accumulators and addresses.
+fn room_beside_sums(plan: &GemmPlan) -> i64 {
+    let threads = (plan.consumer_groups() as u32 + 1) * WARPGROUP_THREADS;
+    let granted = consumer_registers(plan).unwrap_or(registers_at_entry(threads, 1));
+    let [m, n, _] = plan.stored().tile;
+    let consumers = plan.warps[0] * i64::from(WARPGROUP_THREADS);
+    let sums = plan.operands.right_factors() * m * n / consumers;
+    i64::from(granted) - BESIDE_ALL_SUMS - sums
+}
+
 /// The registers of a consumer's threads after the producer has kept the fewest it can: what the given number of consumers have between
 /// them, if that is more than they begin with.
 fn consumer_registers(plan: &GemmPlan) -> Option<u32> {
@@ -714,7 +737,11 @@ fn build(
         departures.agree(&mut k, &products[0]);
     }
     let numbers = batch.groups.map(|groups| tiles::declare(&mut k, groups));
-    let split = (plan.split > 1).then(|| SplitSum::new(&mut k, plan));
+    let split = (plan.split > 1).then(|| {
+        let sum = SplitSum::new(&mut k, plan);
+        let adds = plan.division == Division::SplitKFixup;
+        (sum, adds.then(|| Fixup::declare(&mut k, plan)))
+    });
     let map = |k: &mut Builder, name: &str, layout: &Layout| {
         let map = output.map(k, name, layout);
         map.expect("invariant: C is staged where a tensor lands")
@@ -773,10 +800,10 @@ fn build(
         }
     };
     let steps = steps(&mut k, plan, &batch, &kk);
-    let divided = split.zip(grid.products()).map(|(sum, grid)| {
+    let divided = split.zip(grid.products()).map(|((sum, fixup), grid)| {
         let tiles = sum.check(&mut k, grid);
         let row = sum.row(&mut k, &tiles, &steps);
-        Divided { sum, row }
+        Divided { sum, row, fixup }
     });
     // Each warpgroup that stores a part of a tile, of all blocks of a cluster.
     let storing = plan.consumer_groups() / plan.tiles_at_once() * i64::from(size);
@@ -978,7 +1005,7 @@ impl WarpSpecializedKernel<'_> {
     ) {
         if let Some(of) = &self.divided {
             return match of.sum.division {
-                Division::SplitK => self.each_of_parts(k, grid, of, body),
+                Division::SplitK | Division::SplitKFixup => self.each_of_parts(k, grid, of, body),
                 Division::StreamK => self.each_of_shares(k, grid, of, body),
             };
         }
@@ -1046,7 +1073,7 @@ impl WarpSpecializedKernel<'_> {
         &self,
         k: &mut Builder,
         grid: &BatchTiles,
-        Divided { sum, row }: &Divided,
+        Divided { sum, row, .. }: &Divided,
         body: impl Fn(&mut Builder, Item),
     ) {
         let (tiles, undivided) = (grid.taken(), &sum.undivided);
@@ -1087,7 +1114,7 @@ impl WarpSpecializedKernel<'_> {
         &self,
         k: &mut Builder,
         grid: &BatchTiles,
-        Divided { sum, row }: &Divided,
+        Divided { sum, row, .. }: &Divided,
         body: impl Fn(&mut Builder, Item),
     ) {
         let (tiles, undivided) = (grid.taken(), &sum.undivided);
@@ -1458,6 +1485,11 @@ impl WarpSpecializedKernel<'_> {
         let consumer = k.consumer(&self.ring, &lane);
         let epilogue = epilogue.of_thread(k, stored, &thread);
         let sum = sum.map(|sum| sum.of_thread(k, &thread));
+        let fixup = self.divided.as_ref().and_then(|of| {
+            let room = room_beside_sums(self.plan);
+            let fixup = of.fixup.as_ref()?;
+            Some(fixup.of_thread(k, &of.sum, (&thread, room)))
+        });
         // Whether the thread has waited for the flags of the epilogue: it does once, behind the main loop of its first tile.
         let awaited = terms.awaited().map(|flags| (flags, k.var(0, 0..2)));
         if let Some(turns) = &turns {
@@ -1523,6 +1555,14 @@ impl WarpSpecializedKernel<'_> {
             if let Some(turns) = &turns {
                 k.if_(item.is_followed, |k| turns.pass(k));
             }
+            let part = Part {
+                number: &item.part,
+                rank: &self.rank,
+            };
+            if let Some(fixup) = &fixup {
+                // While the last products run.
+                k.if_(Builder::not(item.is_whole), |k| fixup.count(k, &part));
+            }
             // While the last products run. A tensor with flags is not there yet.
             let early = match &awaited {
                 Some(_) => EarlyTerms::default(),
@@ -1550,6 +1590,23 @@ impl WarpSpecializedKernel<'_> {
                     epilogue.when_stored(k, |k| departures.tell(k, chunk, parts));
                 }
             };
+            if let Some(fixup) = &fixup {
+                let stores = k.var(1, 0..2);
+                k.if_(Builder::not(item.is_whole), |k| {
+                    let is_last = fixup.is_last(k);
+                    let add = |k: &mut Builder| {
+                        epilogue.fetch(k, &at, terms);
+                        fixup.add(k, &total, &part);
+                    };
+                    k.if_else(is_last, add, |k| {
+                        fixup.give(k, &total, &part);
+                        k.set(&stores, 0);
+                    });
+                });
+                let stores = k.get(&stores);
+                let stores = k.equal(&stores, &1.into());
+                return k.if_(stores, store);
+            }
             let keep = |k: &mut Builder| {
                 if let Some(Divided { sum, .. }) = &self.divided {
                     sum.keep(k, &total, &thread, (&item.part, &self.rank));

@@ -732,11 +732,18 @@ fn products() -> Result<Vec<Sample>, Error> {
         all.extend(sum.map(|sum| Sample::new(sum.kernel, 96)));
     }
     let in_parts = listed_plans(Ty::Bf16, 8).into_iter();
-    let by_stream_k = in_parts.filter(|plan| plan.split > 1).map(|plan| GemmPlan {
-        division: Division::StreamK,
-        ..plan
+    // Two parts that a block adds have another kernel than more.
+    let otherwise = in_parts.filter(|plan| plan.split > 1).flat_map(|plan| {
+        use Division::{SplitKFixup, StreamK};
+        [(StreamK, plan.split), (SplitKFixup, 2), (SplitKFixup, 3)].map(|(division, split)| {
+            GemmPlan {
+                division,
+                split,
+                ..plan
+            }
+        })
     });
-    for plan in by_stream_k {
+    for plan in otherwise {
         all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, 255));
         let sum = plan.build_sum(Arch::Sm90a)?;
         all.extend(sum.map(|sum| Sample::new(sum.kernel, 96)));

@@ -338,6 +338,9 @@ mod h200 {
     /// The instructions more, in the kernel that adds parts of K, for an element of a tensor of the epilogue that is no part of a vector,
     /// by its machine code.
     pub(super) const BY_ELEMENTS: f64 = 6.0;
+    /// Microseconds in which a block finds that it is the last of a tile's, and in which what the other one has written becomes visible:
+    /// a guess from the latencies of a store, an atomic operation, a look and a load. Not measured.
+    pub(super) const FIXUP: f64 = 1.5;
     /// The part of a product's time that the model adds where shares cross the borders of tiles: clusters that compute other parts of K at
     /// one time share less of the second-level cache. Of eight such plans on an H200, none was the fastest of its shape, and the model said
     /// 0.85 to 1.05 of the times of three.
@@ -591,20 +594,22 @@ impl GemmPlan {
         }
         // A round of parts is that part of a round.
         let mut waves = rounds(whole) as f64;
+        let mut of_round = 0.0;
         if divided > 0 {
-            let of_round = match self.division {
-                Division::SplitK => up_to(steps, self.split),
+            let steps_of_part = match self.division {
+                Division::SplitK | Division::SplitKFixup => up_to(steps, self.split),
                 // Where a share begins or ends inside of a tile, it has at most two parts.
                 Division::StreamK => {
                     let row = (divided / blocks).saturating_mul(steps);
                     up_to(row, self.split)
                 }
             };
-            waves += rounds(in_parts) as f64 * of_round as f64 / steps as f64;
+            of_round = steps_of_part as f64 / steps as f64;
+            waves += rounds(in_parts) as f64 * of_round;
         }
         let [formula, delay] = self.clocks_of_formulas(problem, active, machine);
-        // The kernel that adds the parts evaluates the formulas of the tiles that are divided.
-        let in_tiles = if divided > 0 {
+        // The kernel that adds the parts, if there is one, evaluates the formulas of the tiles that are divided.
+        let in_tiles = if divided > 0 && self.has_sum_kernel() {
             rounds(whole) as f64 / waves
         } else {
             1.0
@@ -634,22 +639,34 @@ impl GemmPlan {
             + self.bytes_of_ends(problem) / machine.memory;
         if divided > 0 {
             let [once, written, read] = h200::SPLIT;
-            let parts_of_each = match self.division {
-                Division::SplitK => 1.0,
-                Division::StreamK => 2.0,
-            };
             let rounds = rounds(in_parts) as f64;
-            parts = once
-                + rounds * parts_of_each * elements * 4.0 * written / machine.clocks
-                + places as f64 * elements * 4.0 / read;
+            let by_kernel = |parts_of_each: f64| {
+                once + rounds * parts_of_each * elements * 4.0 * written / machine.clocks
+                    + places as f64 * elements * 4.0 / read
+            };
+            parts = match self.division {
+                Division::SplitK => by_kernel(1.0),
+                Division::SplitKFixup => {
+                    // The block that comes last reads the other parts, and stores the whole tile.
+                    let tiles_in_turn = up_to(divided, at_once) as f64;
+                    let others = (self.split - 1) as f64 * tiles_in_turn;
+                    let stored = tiles_in_turn - rounds * of_round;
+                    h200::FIXUP
+                        + (rounds + others) * elements * 4.0 * written / machine.clocks
+                        + stored.max(0.0) * (epilogue + sum) / machine.clocks
+                }
+                Division::StreamK => by_kernel(2.0),
+            };
             if self.division == Division::StreamK {
                 let round = (steps as f64 * step + epilogue + sum) / machine.clocks;
                 parts += h200::ACROSS_TILES * (fixed + waves * round);
             }
-            let of_all = divided as f64 / tiles as f64;
-            let [time, read] = self.microseconds_behind_parts(problem, contiguous, machine);
-            parts += of_all * time;
-            memory -= of_all * read;
+            if self.has_sum_kernel() {
+                let of_all = divided as f64 / tiles as f64;
+                let [time, read] = self.microseconds_behind_parts(problem, contiguous, machine);
+                parts += of_all * time;
+                memory -= of_all * read;
+            }
         }
         PlanCost {
             fixed,
@@ -1835,7 +1852,7 @@ mod tests {
                     let parts = match (plan.divided_tiles(&problem), plan.division) {
                         (0, _) => PartsOfK::Whole,
                         (_, Division::StreamK) => PartsOfK::Any,
-                        (_, Division::SplitK) => PartsOfK::Some {
+                        (_, Division::SplitK | Division::SplitKFixup) => PartsOfK::Some {
                             split: plan.split,
                             has_whole: plan.undivided > 0,
                         },

@@ -13,9 +13,9 @@ use crate::gemm::call::prepare;
 use crate::gemm::plan::{GemmPlan, Operands};
 use crate::gemm::prepared::{BuiltProduct, GemmShape, PreparedGemms, Wish};
 use crate::gemm::problem::GemmElement;
-use crate::gemm::sm90::WORKSPACE;
+use crate::gemm::sm90::{WORDS, WORKSPACE};
 use crate::kernels::{Compute, GemmProblem};
-use crate::scratch::{Workspace, aligned};
+use crate::scratch::{WordKind, Workspace, aligned};
 
 /// A product, as the file of plans knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -88,8 +88,11 @@ struct Trial<'a> {
     device: &'a Device,
 }
 
-/// The calls of a plan, with the memory through which they sum parts of K.
-type Runs = (Vec<Arc<Call<BuiltProduct>>>, Option<Buffer<u8>>);
+/// The calls of a plan, with the memory through which they sum parts of K, and the words by which their blocks meet.
+type Runs = (
+    Vec<Arc<Call<BuiltProduct>>>,
+    Option<(Buffer<u8>, Option<Buffer<u32>>)>,
+);
 
 impl Trial<'_> {
     /// Returns the plan with the smallest median time.
@@ -153,12 +156,28 @@ impl Trial<'_> {
             return Ok(Some((calls, None)));
         }
         // The launches of one stream follow each other, so that all may sum in one memory.
-        let sums = Workspace::Own(self.device).take_spare(bytes as usize)?;
-        let Some(sums) = sums else { return Ok(None) };
+        let own = Workspace::Own(self.device);
+        let Some(sums) = own.take_spare(bytes as usize)? else {
+            return Ok(None);
+        };
+        let count = calls
+            .first()
+            .map_or(0, |call| call.about().plan.words(self.problem));
+        let words = match count {
+            0 => None,
+            count => match own.take_words(self.device, (WordKind::Counters, count as usize))? {
+                None => return Ok(None),
+                taken => taken,
+            },
+        };
         for call in &mut calls {
-            *call = Arc::new(call.with_workspace(&WORKSPACE, sums.address()));
+            let mut placed = call.with_workspace(&WORKSPACE, sums.address());
+            if let Some(words) = &words {
+                placed = placed.with_workspace(&WORDS, words.address());
+            }
+            *call = Arc::new(placed);
         }
-        Ok(Some((calls, Some(sums))))
+        Ok(Some((calls, Some((sums, words)))))
     }
 }
 

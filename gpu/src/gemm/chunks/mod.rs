@@ -190,8 +190,9 @@ pub(crate) fn check(plan: &GemmPlan, form: ChunkForm) -> Result<(), Error> {
     }
     if plan.split > 1 {
         return refuse(format!(
-            "the plan divides K among {} clusters, whose parts another kernel adds: chunks have whole sums",
-            plan.split
+            "the plan divides K among {} clusters, whose parts {}: chunks have whole sums",
+            plan.split,
+            plan.adder()
         ));
     }
     if plan.early {

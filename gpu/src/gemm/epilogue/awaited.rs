@@ -60,8 +60,9 @@ pub(crate) fn check(plan: &GemmPlan) -> Result<(), Error> {
         )
     } else if plan.split > 1 {
         format!(
-            "plan divides K among {} clusters, whose parts another kernel adds",
-            plan.split
+            "plan divides K among {} clusters, whose parts {}",
+            plan.split,
+            plan.adder()
         )
     } else if plan.early {
         "plan begins early: blocks that wait would keep multiprocessors from the kernels before"

@@ -7,6 +7,7 @@ pub(crate) mod cluster_sum;
 pub(crate) mod convert;
 pub(crate) mod direct;
 pub(crate) mod expression;
+pub(crate) mod fixup;
 pub(crate) mod reduction;
 pub(crate) mod sm80;
 pub(crate) mod sm90;

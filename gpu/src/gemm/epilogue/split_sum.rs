@@ -23,14 +23,14 @@ use super::direct::Direct;
 use super::terms::{KernelEpilogue, TermTensor};
 use crate::gemm::batch::{BatchForm, BatchTiles};
 use crate::gemm::groups::tiles::larger;
-use crate::gemm::plan::{Division, GemmPlan, LEAST_STEPS};
+use crate::gemm::plan::{Division, GemmPlan, LEAST_STEPS, MOST_FIXUP};
 use crate::gemm::problem::MOST_EXTENT;
 use crate::gemm::sm90::{self, MOST_SHARES, MOST_SPLIT, MOST_STEPS, WARPGROUP_THREADS};
 use crate::kernels::Major;
 use colex_sched::formula::{self, MOST_PLACES};
 
 /// The number of accumulators that a thread writes and reads at once.
-const VECTOR: i64 = 4;
+const VECTOR: i64 = SplitSum::VECTOR;
 
 /// The columns of one vector of each thread: the least that an instruction of a warpgroup has.
 const COLUMNS: i64 = 8;
@@ -85,12 +85,16 @@ pub(crate) struct SplitSum {
 }
 
 impl SplitSum {
+    /// The number of accumulators that a thread writes and reads at once.
+    pub(crate) const VECTOR: i64 = 4;
+
     /// Declares the arguments.
     pub(crate) fn new(k: &mut Builder, plan: &GemmPlan) -> SplitSum {
         let stored = plan.stored();
         let [m, n, _] = stored.tile;
         let most = match plan.division {
             Division::SplitK => MOST_SPLIT,
+            Division::SplitKFixup => MOST_FIXUP,
             Division::StreamK => MOST_SHARES,
         };
         SplitSum {
@@ -111,7 +115,7 @@ impl SplitSum {
     pub(crate) fn check(&self, k: &mut Builder, grid: &BatchTiles) -> Index {
         let tiles = k.within(grid.size() - &self.undivided, 0..MOST_PARTS);
         let places = match self.division {
-            Division::SplitK => &tiles * &self.parts,
+            Division::SplitK | Division::SplitKFixup => &tiles * &self.parts,
             Division::StreamK => &tiles + &self.parts,
         };
         k.within(places * self.blocks, 0..MOST_PARTS + 1);
@@ -122,7 +126,7 @@ impl SplitSum {
     pub(crate) fn row(&self, k: &mut Builder, tiles: &Index, steps: &Index) -> StepRow {
         let all = tiles * &self.parts;
         let (of_all, items) = match self.division {
-            Division::SplitK => (steps.clone(), all),
+            Division::SplitK | Division::SplitKFixup => (steps.clone(), all),
             Division::StreamK => (larger(tiles, &1.into()) * steps, all.min(&self.parts)),
         };
         let of_all = k.within(of_all, 1..MOST_STEPS + 1);
@@ -152,9 +156,37 @@ impl SplitSum {
         [place, larger(&(last - first + 1), &0.into())]
     }
 
+    /// The type of the accumulators.
+    pub(crate) fn ty(&self) -> Type {
+        self.ty
+    }
+
+    /// What is added where there is no part: of floats, -0 leaves every number as it is.
+    pub(crate) fn neutral(&self) -> colex_ir::Operand {
+        match self.ty {
+            Type::S32 => colex_ir::Operand::Int(0),
+            ty => ty.constant(-0.0),
+        }
+    }
+
+    /// The bytes from one part to the next.
+    pub(crate) fn bytes_of_part(&self) -> i64 {
+        self.blocks * self.factors * self.bytes
+    }
+
+    /// The number of a block's place in the workspace: that of a part and of the block's rank.
+    pub(crate) fn block(&self, place: &Index, rank: &Index) -> Index {
+        place * self.blocks + rank
+    }
+
     /// The address of a thread's first vector of the first right factor in the place of a part and a block's rank.
-    fn address(&self, k: &mut Builder, (place, rank): (&Index, &Index), thread: &Index) -> Reg {
-        let block = k.value(&(place * self.blocks + rank));
+    pub(crate) fn address(
+        &self,
+        k: &mut Builder,
+        (place, rank): (&Index, &Index),
+        thread: &Index,
+    ) -> Reg {
+        let block = k.value(&self.block(place, rank));
         let bytes = self.factors * self.bytes;
         let offset = k.value(&(thread * (4 * VECTOR)));
         k.emit(|ir| {
@@ -174,20 +206,26 @@ impl SplitSum {
         at: (&Index, &Index),
     ) {
         let own = self.address(k, at, thread);
-        let step = self.threads * 4 * VECTOR;
-        let sums = sums
-            .iter()
-            .map(|sums| sums.gathered(0, sums.layout().size()));
-        let sums: Vec<Fragment> = sums.collect();
+        let vectors = self.vectors(sums);
         k.emit(|ir| {
-            for (factor, sums) in sums.iter().enumerate() {
-                let own = Address::from(own).at(factor as i64 * self.bytes);
-                for (i, vector) in sums.regs().chunks(VECTOR as usize).enumerate() {
-                    let at = own.at(i as i64 * step);
-                    ir.store_vector(Access::new(Space::Global, self.ty), at, vector);
-                }
+            for (offset, vector) in &vectors {
+                let at = Address::from(own).at(*offset);
+                ir.store_vector(Access::new(Space::Global, self.ty), at, vector);
             }
         });
+    }
+
+    /// The vectors of a thread's sums, those of each right factor, with their bytes behind the first.
+    pub(crate) fn vectors(&self, sums: &[Fragment]) -> Vec<(i64, Vec<Reg>)> {
+        let step = self.threads * 4 * VECTOR;
+        let mut all = Vec::new();
+        for (factor, sums) in sums.iter().enumerate() {
+            let own = factor as i64 * self.bytes;
+            let sums = sums.gathered(0, sums.layout().size());
+            let vectors = sums.regs().chunks(VECTOR as usize).enumerate();
+            all.extend(vectors.map(|(i, vector)| (own + i as i64 * step, vector.to_vec())));
+        }
+        all
     }
 
     /// Adds `parts` parts of a thread's vectors of a right factor to registers; `first` is the address of the first vector of the first
@@ -201,7 +239,7 @@ impl SplitSum {
     ) {
         let vectors = total.regs().len() as i64 / VECTOR;
         let (offset, apart) = (factor as i64 * self.bytes, self.threads * 4 * VECTOR);
-        let step = self.blocks * self.factors * self.bytes;
+        let step = self.bytes_of_part();
         let access = Access::new(Space::Global, self.ty);
         // The parts from `begin` on: all loads of them, and then the sums.
         let add = |k: &mut Builder, begin: &Index, count: i64| {
@@ -224,11 +262,7 @@ impl SplitSum {
                 }
             });
         };
-        // What no sum of floats changes.
-        let zero = match self.ty {
-            Type::S32 => colex_ir::Operand::Int(0),
-            ty => ty.constant(-0.0),
-        };
+        let zero = self.neutral();
         k.emit(|ir| total.regs().iter().for_each(|d| ir.mov_to(*d, zero)));
         let mut begin = Index::from(0);
         let counts = IN_FLIGHT.map(|loads| loads / vectors);

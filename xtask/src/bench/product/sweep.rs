@@ -76,7 +76,7 @@ pub(crate) struct Sweep {
     from: usize,
     /// A file of plans: a tile and what differs from the usual plan on each line, for example
     /// `128x128x64 stages=6 warps=2 cluster=2x1x1 group=8n`; `schedule=pingpong` lets two consumers take tiles in turn, `swap=1` swaps A and B, `split=4` divides K into 4
-    /// parts, `shares=66` divides the steps of all tiles by stream-K, either with `undivided=132` after 132 clusters' tiles, `early=1` lets kernels begin before the launch before them has ended, `gather=1` loads by threads, `pack=1` packs what Hopper's kernel would not multiply as TMA brings it, `vector=2` accesses C by 2 elements, and `method=ampere` is of that kernel.
+    /// parts, `fixup=2` into 2 that a block adds, `shares=66` divides the steps of all tiles by stream-K, either with `undivided=132` after 132 clusters' tiles, `early=1` lets kernels begin before the launch before them has ended, `gather=1` loads by threads, `pack=1` packs what Hopper's kernel would not multiply as TMA brings it, `vector=2` accesses C by 2 elements, and `method=ampere` is of that kernel.
     #[arg(long, requires = "of_shapes")]
     plans: Option<PathBuf>,
     /// Measure the plan that `Gemm::autotune` takes, with a new file of plans for each run. With the bench `attention`, that of
@@ -422,6 +422,9 @@ impl FromStr for PlanLine {
                 "shares" => {
                     (variant.split, variant.division) = (value.parse()?, Division::StreamK);
                 }
+                "fixup" => {
+                    (variant.split, variant.division) = (value.parse()?, Division::SplitKFixup);
+                }
                 "undivided" => variant.undivided = value.parse()?,
                 "early" => variant.early = value == "1",
                 "method" => {
@@ -443,7 +446,7 @@ impl FromStr for PlanLine {
                     variant.order = Some(Order::Grouped { width, raster });
                 }
                 _ => anyhow::bail!(
-                    "a plan has no `{name}`: method, stages, warps, schedule, swap, split, shares, undivided, early, gather, \
+                    "a plan has no `{name}`: method, stages, warps, schedule, swap, split, fixup, shares, undivided, early, gather, \
                      pack, cluster, vector and group"
                 ),
             }
@@ -1160,6 +1163,10 @@ mod tests {
             (shared.split, shared.division, shared.undivided),
             (66, Division::StreamK, 132)
         );
+        let fixup: PlanLine = "192x128x64 warps=3 cluster=1x2x1 fixup=2"
+            .parse()
+            .expect("a plan");
+        assert_eq!((fixup.split, fixup.division), (2, Division::SplitKFixup));
         let refused = "64x128 stages=8".parse::<PlanLine>().unwrap_err();
         assert_eq!(refused.to_string(), "`64x128` has 2 numbers: a shape has 3");
     }

@@ -37,7 +37,7 @@ fn bits(c: &Buffer<f32>) -> Result<Vec<u32>> {
 type Change = fn(&mut GemmPlan);
 
 /// Plans that sum K as a whole and in parts.
-const PLANS: [(&str, GemmMethod, Change); 8] = [
+const PLANS: [(&str, GemmMethod, Change); 10] = [
     ("Ampere's usual plan", GemmMethod::Ampere, |_| ()),
     ("Hopper's usual plan", GemmMethod::Hopper, |_| ()),
     ("2 blocks along K", GemmMethod::Hopper, |plan| {
@@ -60,6 +60,20 @@ const PLANS: [(&str, GemmMethod, Change); 8] = [
         },
     ),
     (
+        "2 parts of K that a block adds",
+        GemmMethod::Hopper,
+        |plan| {
+            *plan = added_by_blocks(plan, 1, 0);
+        },
+    ),
+    (
+        "2 blocks along K, and 2 parts that a block adds behind 3 whole tiles",
+        GemmMethod::Hopper,
+        |plan| {
+            *plan = added_by_blocks(plan, 2, 3);
+        },
+    ),
+    (
         "4 shares by stream-K behind 1 whole tile",
         GemmMethod::Hopper,
         |plan| {
@@ -78,6 +92,14 @@ fn divided(usual: &GemmPlan, along_k: i64, split: i64, undivided: i64) -> GemmPl
         split,
         undivided,
         ..*usual
+    }
+}
+
+/// The same with two parts, of which the block that comes last adds the other's.
+fn added_by_blocks(usual: &GemmPlan, along_k: i64, undivided: i64) -> GemmPlan {
+    GemmPlan {
+        division: Division::SplitKFixup,
+        ..divided(usual, along_k, 2, undivided)
     }
 }
 
@@ -203,37 +225,37 @@ fn two_streams(device: &Device) -> Result<usize> {
     let mut written = lanes.each_ref().map(|lane| lane.c.clone());
     let [of_first, of_second] = &mut written;
     let gemms = [lanes[0].gemm(of_first)?, lanes[1].gemm(of_second)?];
-    let in_parts = |operands, _| {
-        let usual = GemmPlan::new(GemmMethod::Hopper, operands);
-        Ok(divided(&usual, 1, 4, 0))
+    let prepared = |by: fn(&GemmPlan) -> GemmPlan| -> Result<[GemmCall<'_>; 2]> {
+        let plan = |operands, _| Ok(by(&GemmPlan::new(GemmMethod::Hopper, operands)));
+        Ok([gemms[0].prepare_with(plan)?, gemms[1].prepare_with(plan)?])
     };
-    let calls: [GemmCall<'_>; 2] = [
-        gemms[0].prepare_with(in_parts)?,
-        gemms[1].prepare_with(in_parts)?,
+    let ways = [
+        Some(prepared(|usual| divided(usual, 1, 4, 0))?),
+        Some(prepared(|usual| added_by_blocks(usual, 1, 0))?),
+        None,
     ];
     let chosen = gemms[0].prepare()?;
     let parts = chosen.plan().map_or(1, |plan| plan.split);
     ensure!(parts > 1, "the call takes no parts of K: {chosen}");
-    let run = |lane: usize, prepared: bool| -> Result<()> {
+    let run = |lane: usize, calls: &Option<[GemmCall<'_>; 2]>| -> Result<()> {
         lanes[lane].c.fill_bytes(0xff)?;
-        if prepared {
-            calls[lane].run(&lanes[lane].device)?;
-        } else {
-            gemms[lane].run()?;
+        match calls {
+            Some(calls) => calls[lane].run(&lanes[lane].device)?,
+            None => gemms[lane].run()?,
         }
         Ok(())
     };
     let mut done = 0;
-    for prepared in [true, false] {
+    for calls in &ways {
         let alone = |lane: usize| -> Result<Vec<u32>> {
-            run(lane, prepared)?;
+            run(lane, calls)?;
             bits(&lanes[lane].c)
         };
         let alone = [alone(0)?, alone(1)?];
         ensure!(alone[0] != alone[1], "both streams have the same data");
         for round in 0..rounds {
-            run(round % 2, prepared)?;
-            run(1 - round % 2, prepared)?;
+            run(round % 2, calls)?;
+            run(1 - round % 2, calls)?;
             for (lane, alone) in lanes.iter().zip(&alone) {
                 ensure!(
                     bits(&lane.c)? == *alone,
@@ -256,7 +278,7 @@ mod tests {
         let said = of_products(&Device::simulator(Arch::Sm90a)).expect("the same bits");
         assert_eq!(
             said,
-            "24 runs of plans, 20 numbers of rows, 8 products of two streams at once"
+            "30 runs of plans, 20 numbers of rows, 12 products of two streams at once"
         );
         let said = of_products(&Device::simulator(Arch::Sm80)).expect("the same bits");
         assert!(said.starts_with("3 runs of plans, 20"), "{said}");

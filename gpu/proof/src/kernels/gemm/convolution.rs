@@ -209,6 +209,9 @@ fn changed(r: &mut Random, mut plan: GemmPlan, is_mapped: bool) -> GemmPlan {
     } else if r.one_in(3) {
         plan.split = 2 + r.below(2_i64);
         plan.division = r.one(&[Division::SplitK, Division::StreamK]);
+        if plan.division == Division::SplitK && (plan.split, plan.stages) == (2, 2) {
+            plan.division = Division::SplitKFixup;
+        }
     }
     plan
 }

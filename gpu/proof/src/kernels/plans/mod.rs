@@ -317,6 +317,8 @@ impl GemmPlanCase {
             if random.one_in(3) {
                 plan.division = Division::StreamK;
                 plan.split = random.one(&[2, 3, 5, 7, 132, 1024]);
+            } else if plan.split == 2 && plan.undivided % 2 == 0 {
+                plan.division = Division::SplitKFixup;
             }
         } else if random.one_in(60) {
             plan.division = Division::StreamK;

@@ -1,6 +1,7 @@
 //! Matrix products against the host's, on the simulator.
 
 mod convolution;
+mod fixup;
 mod gemv;
 mod groups;
 mod lists;
