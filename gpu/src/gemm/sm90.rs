@@ -16,7 +16,7 @@ use super::chunks::arrivals::{ChunkFlags, Waits};
 use super::chunks::departures::Departures;
 use super::convolution::form::Filter;
 use super::epilogue::cluster_sum::ClusterSum;
-use super::epilogue::fixup::{Fixup, Part};
+use super::epilogue::fixup::{Fixup, TilePart};
 use super::epilogue::sm90::{StorePath, TilePlace, landing_buffers, shared_bytes};
 use super::epilogue::split_sum::{SplitSum, StepRow};
 use super::epilogue::terms::{EarlyTerms, KernelEpilogue, MakeMap, Terms};
@@ -1555,7 +1555,7 @@ impl WarpSpecializedKernel<'_> {
             if let Some(turns) = &turns {
                 k.if_(item.is_followed, |k| turns.pass(k));
             }
-            let part = Part {
+            let part = TilePart {
                 number: &item.part,
                 rank: &self.rank,
             };

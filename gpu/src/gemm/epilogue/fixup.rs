@@ -52,7 +52,7 @@ pub(crate) struct ThreadFixup<'a> {
 }
 
 /// A part of a tile, as a thread has it.
-pub(crate) struct Part<'a> {
+pub(crate) struct TilePart<'a> {
     /// Its number among the parts of all clusters' tiles that are divided.
     pub(crate) number: &'a Index,
     pub(crate) rank: &'a Index,
@@ -99,12 +99,12 @@ impl Fixup {
 
 impl ThreadFixup<'_> {
     /// The number of a part's tile among those that are divided.
-    fn tile(&self, part: &Part<'_>) -> Index {
+    fn tile(&self, part: &TilePart<'_>) -> Index {
         part.number / &self.sum.parts
     }
 
     /// The place of a part in the workspace.
-    fn place(&self, part: &Part<'_>) -> Index {
+    fn place(&self, part: &TilePart<'_>) -> Index {
         if self.of.has_two {
             self.tile(part)
         } else {
@@ -113,7 +113,7 @@ impl ThreadFixup<'_> {
     }
 
     /// The address of the word of a part's rows.
-    fn word(&self, k: &mut Builder, part: &Part<'_>) -> Reg {
+    fn word(&self, k: &mut Builder, part: &TilePart<'_>) -> Reg {
         let block = self.sum.block(&self.tile(part), part.rank);
         let number = block * self.of.groups + &self.warpgroup;
         let number = k.value(&number);
@@ -128,7 +128,7 @@ impl ThreadFixup<'_> {
     }
 
     /// Counts the warpgroup, in one of its threads.
-    pub(crate) fn count(&self, k: &mut Builder, part: &Part<'_>) {
+    pub(crate) fn count(&self, k: &mut Builder, part: &TilePart<'_>) {
         k.if_(self.leads, |k| {
             let address = self.word(k, part);
             let others = k.value(&(&self.sum.parts - 1));
@@ -160,7 +160,7 @@ impl ThreadFixup<'_> {
     }
 
     /// Writes the accumulators of a warpgroup that is not the last, and tells it.
-    pub(crate) fn give(&self, k: &mut Builder, sums: &[Fragment], part: &Part<'_>) {
+    pub(crate) fn give(&self, k: &mut Builder, sums: &[Fragment], part: &TilePart<'_>) {
         let place = self.place(part);
         self.sum.keep(k, sums, &self.thread, (&place, part.rank));
         self.sync(k);
@@ -181,7 +181,7 @@ impl ThreadFixup<'_> {
     }
 
     /// Waits for the accumulators of the other warpgroups, and makes the sum of all parts of those of the last.
-    pub(crate) fn add(&self, k: &mut Builder, sums: &[Fragment], part: &Part<'_>) {
+    pub(crate) fn add(&self, k: &mut Builder, sums: &[Fragment], part: &TilePart<'_>) {
         k.if_(self.leads, |k| {
             let address = self.word(k, part);
             let all = &self.sum.parts * (1 + WRITTEN) - WRITTEN;
@@ -205,7 +205,7 @@ impl ThreadFixup<'_> {
     }
 
     /// Adds the other one of two parts. A sum of two numbers is the same in both orders.
-    fn add_other(&self, k: &mut Builder, sums: &[Fragment], part: &Part<'_>) {
+    fn add_other(&self, k: &mut Builder, sums: &[Fragment], part: &TilePart<'_>) {
         let place = self.place(part);
         let other = self.sum.address(k, (&place, part.rank), &self.thread);
         let access = Access::new(Space::Global, self.sum.ty());
@@ -227,7 +227,7 @@ impl ThreadFixup<'_> {
     }
 
     /// The sums of all parts in their order, some vectors after the others. In the place of its own part, a thread adds what it has.
-    fn add_in_order(&self, k: &mut Builder, sums: &[Fragment], part: &Part<'_>) {
+    fn add_in_order(&self, k: &mut Builder, sums: &[Fragment], part: &TilePart<'_>) {
         let first = self.tile(part) * &self.sum.parts;
         let own_part = part.number % &self.sum.parts;
         let first = self.sum.place(&first);

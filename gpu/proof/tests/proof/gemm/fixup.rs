@@ -327,7 +327,7 @@ fn launched(
     Ok([read(at_c, m * n * 4), read(words, 16)])
 }
 
-/// Where all blocks run beside each other, the bits and the words that are left are the same, whichever part comes first.
+/// Where all blocks run beside each other, the bits and the words that are left do not depend on which part comes last.
 #[test]
 fn law_blocks_beside_each_other_leave_the_same_bits() {
     for parts in [2, 3, 5] {
