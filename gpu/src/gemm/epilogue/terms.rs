@@ -366,7 +366,7 @@ impl EarlyTerms {
 
 /// A thread's accumulators for each right factor, what C or the tensor that TMA brings holds where they go, and what it has loaded
 /// for them before.
-type Parts<'p> = (&'p [Fragment], Option<&'p Fragment>, &'p EarlyTerms);
+type ThreadSums<'p> = (&'p [Fragment], Option<&'p Fragment>, &'p EarlyTerms);
 
 /// Which elements of a thread's part of a matrix are accessed, in which order.
 struct Accesses {
@@ -608,7 +608,7 @@ impl Terms {
     pub(crate) fn finish(
         &self,
         k: &mut Builder,
-        of_thread: Parts<'_>,
+        of_thread: ThreadSums<'_>,
         part: &dyn Fn(&Tensor) -> Tensor,
     ) -> Fragment {
         let values = self.values(k, of_thread, part);
@@ -627,7 +627,7 @@ impl Terms {
         &self,
         k: &mut Builder,
         c: &TermTensor,
-        of_thread: Parts<'_>,
+        of_thread: ThreadSums<'_>,
         part: &dyn Fn(&Tensor) -> Tensor,
     ) {
         if let Some(values) = self.values(k, of_thread, part) {
@@ -647,7 +647,7 @@ impl Terms {
     fn values(
         &self,
         k: &mut Builder,
-        (sums, old, early): Parts<'_>,
+        (sums, old, early): ThreadSums<'_>,
         part: &dyn Fn(&Tensor) -> Tensor,
     ) -> Option<Vec<Expr>> {
         let count = sums[0].layout().size();

@@ -40,13 +40,13 @@ impl<T: GemmElement> Matrix<T> {
 
     /// Whether all elements are as they were but those of the matrix.
     fn is_kept(&self, all: &[T]) -> bool {
-        let own: Vec<usize> = (0..self.layout.size())
-            .map(|i| self.first + self.layout.at(i).expect("an offset") as usize)
-            .collect();
-        let others = (0..all.len()).filter(|i| !own.contains(i));
-        others
-            .into_iter()
-            .all(|i| all[i].to_f64() == self.before[i].to_f64())
+        let mut is_own = vec![false; all.len()];
+        for i in 0..self.layout.size() {
+            let at = self.layout.at(i).expect("an offset");
+            is_own[self.first + at as usize] = true;
+        }
+        let is_as_before = |i: usize| all[i].to_f64() == self.before[i].to_f64();
+        (0..all.len()).all(|i| is_own[i] || is_as_before(i))
     }
 }
 
