@@ -192,7 +192,8 @@ impl RowKernel<'_> {
         let of_block = self.plan.threads_of_block();
         let x = self.tensor(RowTensor::X).expect("it is there");
         let all = k.within(x.extent(0), 1..MOST_SHIFTED + 1);
-        let begin = k.within(&self.at[0] * (rows / vector) * columns, 0..MOST_SHIFTED);
+        let begin = &self.at[0] * (rows / vector) * columns;
+        let begin = k.within(begin, 0..MOST_SHIFTED / vector + 1);
         let end = (&begin * vector + columns * rows).min(&all);
         let stop = &end / vector;
         let vectors = (0..self.plan.staged_vectors())
@@ -207,7 +208,7 @@ impl RowKernel<'_> {
             })
             .collect();
         let rest = &stop * vector;
-        let of_rest = k.within(&stop - &begin, 0..MOST_SHIFTED);
+        let of_rest = k.within(&stop - &begin, 0..self.plan.span() / vector + 1);
         let is_own = k.equal(&self.thread, &(&of_rest % of_block));
         let exists = k.less(&rest, &end);
         Span {
