@@ -509,8 +509,7 @@ fn law_staged_norms_with_a_residual_are_those_of_the_reference() {
                     .map(|(x, r)| bf16::from_f32(x.to_f32() + r.to_f32()))
                     .collect();
                 assert_eq!(sum[at.clone()], want, "{function}, {columns}, row {row}");
-                let want =
-                    reference::row(function, &wide(&want), Some(&weight), Some(&bias), 1e-5);
+                let want = reference::row(function, &wide(&want), Some(&weight), Some(&bias), 1e-5);
                 let largest = want.iter().fold(0.0, |a: f64, y| a.max(y.abs()));
                 for (y, want) in y[at].iter().zip(want) {
                     let apart = (y.to_f64() - want).abs();
@@ -555,7 +554,11 @@ fn staged_rows_are_those_of_the_plan() {
     assert!(two.takes(&of_33) && two.takes(&problem(34)) && !two.takes(&problem(32)));
     for (changed, why) in [
         (
-            RowwisePlan { threads: 64, rows: 8, ..plan },
+            RowwisePlan {
+                threads: 64,
+                rows: 8,
+                ..plan
+            },
             "the plan's number of threads of a staged row is 64: the softmax kernel takes 1 to 32",
         ),
         (
@@ -563,7 +566,10 @@ fn staged_rows_are_those_of_the_plan() {
             "the plan's number of rows of a block of staged rows is 4: the softmax kernel takes 32 to 1024",
         ),
         (
-            RowwisePlan { accesses: 65, ..plan },
+            RowwisePlan {
+                accesses: 65,
+                ..plan
+            },
             "the plan's number of accesses is 65: the softmax kernel takes 1 to 64",
         ),
     ] {
