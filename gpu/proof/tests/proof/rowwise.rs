@@ -511,10 +511,11 @@ fn law_staged_norms_with_a_residual_are_those_of_the_reference() {
                 assert_eq!(sum[at.clone()], want, "{function}, {columns}, row {row}");
                 let want = reference::row(function, &wide(&want), Some(&weight), Some(&bias), 1e-5);
                 let largest = want.iter().fold(0.0, |a: f64, y| a.max(y.abs()));
+                // The factors and the terms are of size 5, and nearly cancel each other where a row has one element.
                 for (y, want) in y[at].iter().zip(want) {
                     let apart = (y.to_f64() - want).abs();
                     assert!(
-                        apart <= 2f64.powi(-8) * largest,
+                        apart <= 2f64.powi(-8) * largest + 4e-5,
                         "{function}, {columns}, row {row}: {y}, not {want}"
                     );
                 }
