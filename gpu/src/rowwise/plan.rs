@@ -1566,11 +1566,7 @@ impl RowwisePlan {
 
     /// Returns the elements of shared memory for the rows of a block with staged rows.
     pub(crate) fn span(&self) -> i64 {
-        product([
-            self.staged_vectors(),
-            self.threads_of_block(),
-            self.vector,
-        ])
+        product([self.staged_vectors(), self.threads_of_block(), self.vector])
     }
 
     /// The columns that the threads of a row have.

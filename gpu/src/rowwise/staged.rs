@@ -9,7 +9,7 @@ use super::plan::{MOST_SHIFTED, RowwisePlan};
 use super::problem::RowTensor;
 
 /// The rows of a block, as one span of elements.
-struct Span {
+struct RowSpan {
     vector: i64,
     vectors: Vec<SpanVector>,
     /// Whether the thread has the elements behind the last whole vector of the tensors.
@@ -29,7 +29,7 @@ struct SpanVector {
     place: Index,
 }
 
-impl Span {
+impl RowSpan {
     fn of_tensor(&self, of: &Tensor, vector: &SpanVector) -> Elements {
         let at = of.elements(&vector.number * self.vector);
         let at = at.vectors(0, self.vector).outside(Outside::Stated);
@@ -187,12 +187,13 @@ impl RowKernel<'_> {
     }
 
     /// The span of the block's rows. It begins with a vector, since a block has at least as many rows as a vector has elements.
-    fn span(&self, k: &mut Builder, columns: &Index) -> Span {
+    fn span(&self, k: &mut Builder, columns: &Index) -> RowSpan {
         let RowwisePlan { rows, vector, .. } = *self.plan;
         let of_block = self.plan.threads_of_block();
         let x = self.tensor(RowTensor::X).expect("it is there");
         let all = k.within(x.extent(0), 1..MOST_SHIFTED + 1);
-        let begin = k.within(&self.at[0] * (rows / vector) * columns, 0..MOST_SHIFTED);
+        let begin = &self.at[0] * (rows / vector) * columns;
+        let begin = k.within(begin, 0..MOST_SHIFTED / vector + 1);
         let end = (&begin * vector + columns * rows).min(&all);
         let stop = &end / vector;
         let vectors = (0..self.plan.staged_vectors())
@@ -207,10 +208,10 @@ impl RowKernel<'_> {
             })
             .collect();
         let rest = &stop * vector;
-        let of_rest = k.within(&stop - &begin, 0..MOST_SHIFTED);
+        let of_rest = k.within(&stop - &begin, 0..self.plan.span() / vector + 1);
         let is_own = k.equal(&self.thread, &(&of_rest % of_block));
         let exists = k.less(&rest, &end);
-        Span {
+        RowSpan {
             vector,
             vectors,
             has_rest: k.both(is_own, exists),

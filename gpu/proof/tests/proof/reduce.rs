@@ -186,7 +186,11 @@ fn law_prefetched_turns_have_the_same_bits() {
                         ..plan
                     })
                 };
-                assert_eq!(with(true), with(false), "{function} along {modes:?}, {rows}");
+                assert_eq!(
+                    with(true),
+                    with(false),
+                    "{function} along {modes:?}, {rows}"
+                );
                 cases += 1;
             }
         }

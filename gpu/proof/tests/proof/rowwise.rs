@@ -453,6 +453,79 @@ fn law_staged_rows_are_those_of_the_reference() {
     println!("law rowwise.staged: {cases} cases");
 }
 
+/// Norms of staged rows with a residual, weights and a bias: the sums have the bits of one rounding, and the norm is that of the rounded sums.
+#[test]
+fn law_staged_norms_with_a_residual_are_those_of_the_reference() {
+    let number = |i: usize, step: usize| bf16::from_f64((i * step % 613) as f64 / 60.0 - 5.0);
+    let mut cases = 0;
+    for (i, columns) in [1_usize, 7, 32, 33, 40, 65, 70].into_iter().enumerate() {
+        for threads in [1_i64, 2, 8] {
+            let rows = [70, 128, 5, 33][(i + threads as usize) % 4];
+            let of = |count: usize, step| -> Vec<bf16> {
+                (0..count).map(|at| number(at, step)).collect()
+            };
+            let [x, residual] = [7919, 104_729].map(|step| of(rows * columns, step));
+            let [weight, bias] = [31, 47].map(|step| of(columns, step));
+            let accesses = (columns as i64 + threads - 1) / threads;
+            if accesses > 64 {
+                continue;
+            }
+            let function = [RowFunction::RmsNorm, RowFunction::LayerNorm][(i + cases) % 2];
+            let found = testing::in_every_schedule(Arch::Sm80, 3, |device| {
+                let [x, residual] = [&x, &residual].map(|of| device.upload(of));
+                let [weight, bias] = [&weight, &bias].map(|of| device.upload(of));
+                let (x, residual, weight, bias) = (x?, residual?, weight?, bias?);
+                let count = rows * columns;
+                let (mut y, mut sum) = (Output::new(device, count)?, Output::new(device, count)?);
+                let shape = (rows, columns);
+                let call = Rowwise::new(function, &x.view(shape)?, &y.buffer().view_mut(shape)?);
+                let call = call
+                    .residual(&residual.view(shape)?, &sum.buffer().view_mut(shape)?)
+                    .weight(&weight.view(columns)?)
+                    .bias(&bias.view(columns)?)
+                    .prepare_with(|problem, _| {
+                        Ok(RowwisePlan {
+                            operands: problem.operands(),
+                            vector: 8,
+                            threads,
+                            rows: (64 / threads).max(8),
+                            accesses,
+                            blocks: 1,
+                            storage: RowStorage::Staged,
+                            meets_once: false,
+                        })
+                    })?;
+                call.run(device)?;
+                Ok([y.elements()?, sum.elements()?].concat())
+            });
+            let found = found.unwrap_or_else(|why| panic!("{function}, {columns}: {why}"));
+            let (y, sum) = found.split_at(rows * columns);
+            let wide = |of: &[bf16]| -> Vec<f64> { of.iter().map(|x| x.to_f64()).collect() };
+            let [weight, bias] = [&weight, &bias].map(|of| wide(of));
+            for row in 0..rows {
+                let at = row * columns..(row + 1) * columns;
+                let both = x[at.clone()].iter().zip(&residual[at.clone()]);
+                let want: Vec<bf16> = both
+                    .map(|(x, r)| bf16::from_f32(x.to_f32() + r.to_f32()))
+                    .collect();
+                assert_eq!(sum[at.clone()], want, "{function}, {columns}, row {row}");
+                let want = reference::row(function, &wide(&want), Some(&weight), Some(&bias), 1e-5);
+                let largest = want.iter().fold(0.0, |a: f64, y| a.max(y.abs()));
+                // The factors and the terms are of size 5, and nearly cancel each other where a row has one element.
+                for (y, want) in y[at].iter().zip(want) {
+                    let apart = (y.to_f64() - want).abs();
+                    assert!(
+                        apart <= 2f64.powi(-8) * largest + 4e-5,
+                        "{function}, {columns}, row {row}: {y}, not {want}"
+                    );
+                }
+            }
+            cases += 1;
+        }
+    }
+    println!("law rowwise.staged_norms: {cases} cases");
+}
+
 /// What a plan of staged rows says, and what it refuses.
 #[test]
 fn staged_rows_are_those_of_the_plan() {
@@ -482,7 +555,11 @@ fn staged_rows_are_those_of_the_plan() {
     assert!(two.takes(&of_33) && two.takes(&problem(34)) && !two.takes(&problem(32)));
     for (changed, why) in [
         (
-            RowwisePlan { threads: 64, rows: 8, ..plan },
+            RowwisePlan {
+                threads: 64,
+                rows: 8,
+                ..plan
+            },
             "the plan's number of threads of a staged row is 64: the softmax kernel takes 1 to 32",
         ),
         (
@@ -490,7 +567,10 @@ fn staged_rows_are_those_of_the_plan() {
             "the plan's number of rows of a block of staged rows is 4: the softmax kernel takes 32 to 1024",
         ),
         (
-            RowwisePlan { accesses: 65, ..plan },
+            RowwisePlan {
+                accesses: 65,
+                ..plan
+            },
             "the plan's number of accesses is 65: the softmax kernel takes 1 to 64",
         ),
     ] {
