@@ -1103,7 +1103,7 @@ fn law_after_load_plans_no_number_of_rows_loads_a_kernel() {
     assert!(said.starts_with("law load_plans: "), "{said}");
 }
 
-/// Split-K, split-K whose blocks add, and stream-K of one tile have kernels of their own. They take any number of parts or shares, so another number loads
+/// Split-K and stream-K of one tile have kernels of their own. They take any number of parts or shares, so another number loads
 /// nothing.
 #[test]
 fn each_division_of_k_has_its_kernels() {
@@ -1128,21 +1128,19 @@ fn each_division_of_k_has_its_kernels() {
             };
             loads(&counted(&device, prepare).unwrap()) > 0
         };
-        use Division::{SplitK, SplitKFixup, StreamK};
+        use Division::{SplitK, StreamK};
         let each = [
             (2, SplitK),
             (5, SplitK),
             (3, StreamK),
             (7, StreamK),
             (3, SplitK),
-            (2, SplitKFixup),
-            (2, SplitKFixup),
         ];
         format!("{:?}", each.map(|(split, division)| load(split, division)))
     };
     assert_eq!(
         said("calls::each_division_of_k_has_its_kernels", "whole", act),
-        "[true, false, true, false, false, true, false]"
+        "[true, false, true, false, false]"
     );
 }
 
