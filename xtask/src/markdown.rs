@@ -50,7 +50,7 @@ pub(crate) fn parts(text: &str) -> Parts {
     let options = Options::ENABLE_TABLES | Options::ENABLE_FOOTNOTES | Options::ENABLE_MATH;
     let mut parts = Parts::default();
     let mut is_in_block = false;
-    let lines = Lines::of(text);
+    let lines = LineEnds::of(text);
     for (event, range) in Parser::new_ext(text, options).into_offset_iter() {
         match &event {
             Event::Start(Tag::CodeBlock(_)) => is_in_block = true,
@@ -135,14 +135,14 @@ impl Formula {
 }
 
 /// Where the lines of a text end. A text has thousands of places whose lines are wanted, so it is searched for line ends once.
-struct Lines {
+struct LineEnds {
     ends: Vec<usize>,
 }
 
-impl Lines {
-    fn of(text: &str) -> Lines {
+impl LineEnds {
+    fn of(text: &str) -> LineEnds {
         let ends = text.match_indices('\n').map(|(at, _)| at).collect();
-        Lines { ends }
+        LineEnds { ends }
     }
 
     /// Returns the line of byte `at`, counted from 1.
