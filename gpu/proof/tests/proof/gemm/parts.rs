@@ -211,7 +211,7 @@ fn law_parts_of_k_read_and_store_what_their_epilogue_says() {
         one_by_one += usize::from(wide == 0 && narrow > 0);
     }
     assert!(
-        in_vectors * 5 > count && one_by_one * 10 > count,
+        in_vectors * 8 > count && one_by_one * 10 > count,
         "{in_vectors}, {one_by_one} of {count}"
     );
     println!(
