@@ -282,7 +282,7 @@ fn around(plan: &RowwisePlan, [rows, columns]: [i64; 2]) -> Vec<(String, Rowwise
             add(format!("{all} clusters"), ahead(*plan, rows, all));
             let two = RowwisePlan {
                 threads: 512,
-                blocks: plan.blocks * plan.threads / 512,
+                blocks: (plan.blocks * plan.threads / 512).max(1),
                 ..*plan
             };
             let of_two = 2 * clusters * plan.blocks / two.blocks;
