@@ -510,7 +510,11 @@ fn around(plan: &ReducePlan) -> Vec<(String, ReducePlan)> {
     if !plan.turns_inner {
         for accesses in [4, 8, 16] {
             for prefetches in [false, true] {
-                let what = if prefetches { "prefetched" } else { "not prefetched" };
+                let what = if prefetches {
+                    "prefetched"
+                } else {
+                    "not prefetched"
+                };
                 let changed = ReducePlan {
                     accesses,
                     prefetches,

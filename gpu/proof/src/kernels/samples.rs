@@ -175,7 +175,18 @@ fn rowwise() -> Result<Vec<Sample>, Error> {
         (Arch::Sm90a, Ty::F32),
     ] {
         for function in RowFunction::ALL {
-            for columns in [33, 129, 1000, 4096, 4097, 16384, 32767, 65536, 1 << 18, 1 << 20] {
+            for columns in [
+                33,
+                129,
+                1000,
+                4096,
+                4097,
+                16384,
+                32767,
+                65536,
+                1 << 18,
+                1 << 20,
+            ] {
                 let problem = RowwiseProblem::new(function, ty, [100, columns]);
                 let plan = RowwisePlan::fastest(&problem, arch)?;
                 let most = 65536 / (plan.threads * plan.rows).max(256);
