@@ -105,9 +105,9 @@ const ALONE_BYTES: [i64; 3] = [256, 128, 64];
 const ALONE_THREADS: i64 = 512;
 const ALONE_BLOCKS: i64 = 120;
 
-/// The threads of such a block where elements of 16 bits are added, with eight accesses. On an H200, 128 threads that prefetch were at 0.908
-/// of a copy for 64 MiB and at 0.928 for 256 MiB, and 256 at 0.868 and 0.948; 512 were slower on an H100 and on an H200.
-const ALONE_NARROW_THREADS: i64 = 128;
+/// The threads of such a block where elements of 16 bits are added: half as many with eight accesses were faster on an H100 and on an
+/// H200 than all with four or eight.
+const ALONE_NARROW_THREADS: i64 = 256;
 const GAIN: f64 = 0.95;
 
 /// The least turns of a block that prefetches the next one by default.
@@ -115,10 +115,6 @@ const PREFETCHED: i64 = 4;
 
 /// The most registers of such a block for the loads of two turns: half of those of a multiprocessor.
 const PREFETCHED_REGISTERS: i64 = 1 << 15;
-
-/// The most accesses of a thread in such a turn: sums of 64 columns of 64 MiB were at 0.890 of a copy with eight on an H200, and at 0.864
-/// with 16.
-const PREFETCHED_ACCESSES: i64 = 8;
 
 /// Whether the block that comes last adds the parts by default.
 const LAST_ADDS: bool = true;
@@ -186,18 +182,16 @@ impl ReducePlan {
     /// way, and none while its threads combine elements. Of many blocks, others load meanwhile: sums along a middle mode were at 0.99 of a
     /// copy on an H200, and at 0.94 with loads ahead.
     fn prefetching(&self, problem: &ReduceProblem) -> ReducePlan {
-        let plan = ReducePlan {
-            accesses: self.accesses.min(PREFETCHED_ACCESSES),
-            prefetches: true,
-            ..*self
-        };
         let is_narrow = problem.keeps_inner && problem.ty.bits() == 16;
         let is_whole = problem.stage == ReduceStage::Whole;
-        let has_turns = plan.turns(problem) >= product([PREFETCHED, plan.parts]);
-        let loads = product([plan.threads(), plan.accesses, 2, plan.vector]) / 2;
-        let runs_at_once = product(plan.grid(problem)) <= BLOCKS;
+        let has_turns = self.turns(problem) >= product([PREFETCHED, self.parts]);
+        let loads = product([self.threads(), self.accesses, 2, self.vector]) / 2;
+        let runs_at_once = product(self.grid(problem)) <= BLOCKS;
         let suits = is_narrow && is_whole && has_turns && loads <= PREFETCHED_REGISTERS;
-        if suits && runs_at_once { plan } else { *self }
+        ReducePlan {
+            prefetches: suits && runs_at_once,
+            ..*self
+        }
     }
 
     /// Returns the plan of a problem whose blocks share results, and whose last block adds their parts

@@ -586,9 +586,13 @@ impl Planned for RowwisePlan {
         let mut layouts = if is_one_mode {
             let all = problem.rows().saturating_mul(problem.columns());
             let tensors = plan.operands.tensors();
-            let layouts = tensors.map(|tensor| match tensor.is_of_columns() {
-                true => kernel::shifted(problem.columns()),
-                false => kernel::shifted(all),
+            let layouts = tensors.map(|tensor| {
+                let elements = if tensor.is_of_columns() {
+                    problem.columns()
+                } else {
+                    all
+                };
+                kernel::shifted(elements)
             });
             layouts.collect::<Result<_, _>>()?
         } else {

@@ -344,7 +344,7 @@ impl Exchange {
                 Layout::new((wide, rest), (rest, 1)),
             ),
         };
-        part.compose(&order.expect("positive extents make a layout").to_static())
+        part.compose(order.expect("positive extents make a layout").to_static())
     }
 }
 
