@@ -132,7 +132,7 @@ fn drawn(r: &mut Random, problem: &RowwiseProblem, device: &Device) -> Option<Ro
     }
     if r.one_in(4) {
         let threads = 1 << r.below(5_u32);
-        let vector = 128 / i64::from(plan.operands.ty.bits()) >> r.below(3_u32);
+        let vector = (128 / i64::from(plan.operands.ty.bits())) >> r.below(3_u32);
         let plan = RowwisePlan {
             meets_once: false,
             vector,

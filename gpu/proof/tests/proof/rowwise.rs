@@ -427,7 +427,7 @@ fn law_staged_rows_are_those_of_the_reference() {
             let of_block = [32, 64, 128][(i + j) % 3];
             let plan = |problem: &RowwiseProblem| {
                 let operands = problem.operands();
-                let vector = 128 / i64::from(operands.ty.bits()) >> (i % 2);
+                let vector = (128 / i64::from(operands.ty.bits())) >> (i % 2);
                 RowwisePlan {
                     operands,
                     vector,
