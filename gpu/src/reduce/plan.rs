@@ -116,6 +116,9 @@ const PREFETCHED: i64 = 4;
 /// The most registers of such a block for the loads of two turns: half of those of a multiprocessor.
 const PREFETCHED_REGISTERS: i64 = 1 << 15;
 
+/// The most accesses of a thread in such a turn: with 16, maxima take up to 255 registers, and sums gained nothing on an H200.
+const PREFETCHED_ACCESSES: i64 = 8;
+
 /// Whether the block that comes last adds the parts by default.
 const LAST_ADDS: bool = true;
 
@@ -187,7 +190,8 @@ impl ReducePlan {
         let has_turns = self.turns(problem) >= product([PREFETCHED, self.parts]);
         let loads = product([self.threads(), self.accesses, 2, self.vector]) / 2;
         let runs_at_once = product(self.grid(problem)) <= BLOCKS;
-        let suits = is_narrow && is_whole && has_turns && loads <= PREFETCHED_REGISTERS;
+        let fits = loads <= PREFETCHED_REGISTERS && self.accesses <= PREFETCHED_ACCESSES;
+        let suits = is_narrow && is_whole && has_turns && fits;
         ReducePlan {
             prefetches: suits && runs_at_once,
             ..*self

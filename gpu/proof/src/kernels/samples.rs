@@ -740,7 +740,7 @@ fn products() -> Result<Vec<Sample>, Error> {
     for plan in plans.flat_map(in_order) {
         all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, 255));
         let sum = plan.build_sum(Arch::Sm90a)?;
-        all.extend(sum.map(|sum| Sample::new(sum.kernel, 96)));
+        all.extend(sum.map(|sum| Sample::new(sum.kernel, 120)));
     }
     let in_parts = listed_plans(Ty::Bf16, 8).into_iter();
     // Two parts that a block adds have another kernel than more.
@@ -757,7 +757,7 @@ fn products() -> Result<Vec<Sample>, Error> {
     for plan in otherwise {
         all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, 255));
         let sum = plan.build_sum(Arch::Sm90a)?;
-        all.extend(sum.map(|sum| Sample::new(sum.kernel, 96)));
+        all.extend(sum.map(|sum| Sample::new(sum.kernel, 120)));
     }
     for plan in pingpong_plans() {
         all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, 168));
