@@ -12,7 +12,7 @@ use colex_tiled::Operand;
 
 use super::{MOST_STAGES, stages};
 use crate::gemm::gemv::gemv_tile;
-use crate::gemm::plan::{GemmPlan, Operands};
+use crate::gemm::plan::{Division, GemmPlan, Operands};
 use crate::gemm::sm90::along_k;
 use crate::kernels::Major;
 use crate::method::GemmMethod;
@@ -26,11 +26,21 @@ pub(super) struct Row {
     units: [i64; 2],
     cluster: [i64; 3],
     schedule: Schedule,
-    /// Whether clusters divide K into any number of parts.
-    splits: bool,
+    parts: RowParts,
     swap: bool,
     gather: bool,
     most_stages: i64,
+}
+
+/// How the clusters of a plan of the list divide K.
+#[derive(Clone, Copy, PartialEq)]
+enum RowParts {
+    /// Each tile has K whole.
+    Whole,
+    /// Into any number of parts, which a second kernel adds.
+    Any,
+    /// Into two, which the block that comes last adds.
+    Two,
 }
 
 /// A plan of Hopper's kernel with a number of consumers.
@@ -41,7 +51,7 @@ const fn hopper(tile: [i64; 3], consumers: i64) -> Row {
         units: [consumers, 1],
         cluster: [1; 3],
         schedule: Schedule::Cooperative,
-        splits: false,
+        parts: RowParts::Whole,
         swap: false,
         gather: false,
         most_stages: MOST_STAGES,
@@ -82,7 +92,15 @@ impl Row {
 
     const fn split(self) -> Row {
         Row {
-            splits: true,
+            parts: RowParts::Any,
+            ..self
+        }
+    }
+
+    /// With two parts the block that comes last is mostly faster than a second kernel, and with more slower.
+    const fn halved(self) -> Row {
+        Row {
+            parts: RowParts::Two,
             ..self
         }
     }
@@ -112,10 +130,14 @@ impl Row {
 pub(super) const MAPPED: [Row; 24] = [
     hopper([128, 256, 64], 2).cluster([2, 1, 1]),
     hopper([128, 192, 64], 2).cluster([2, 1, 1]),
-    hopper([128, 128, 64], 2).cluster([1, 4, 1]),
     hopper([128, 128, 64], 2).cluster([2, 2, 1]),
-    // Many rows by few columns.
-    hopper([128, 64, 64], 2).cluster([2, 1, 1]),
+    // Sides of which the others leave much of a round, or of their last tiles.
+    hopper([192, 160, 64], 3).cluster([1, 2, 1]).halved(),
+    hopper([128, 160, 64], 2)
+        .swapped()
+        .cluster([2, 1, 1])
+        .halved(),
+    hopper([192, 96, 64], 3).swapped().cluster([1, 2, 1]),
     // Short K over many tiles.
     hopper([128, 128, 64], 1).cluster([2, 1, 1]).pingpong(),
     hopper([64, 64, 64], 1),
@@ -132,10 +154,6 @@ pub(super) const MAPPED: [Row; 24] = [
     hopper([64, 16, 128], 1).split(),
     // Few rows.
     hopper([64, 96, 64], 1).swapped().cluster([2, 1, 1]).split(),
-    hopper([64, 64, 128], 1)
-        .swapped()
-        .cluster([2, 1, 1])
-        .split(),
     hopper([64, 32, 128], 1)
         .swapped()
         .cluster([2, 1, 1])
@@ -149,10 +167,9 @@ pub(super) const MAPPED: [Row; 24] = [
     hopper([128, 128, 16], 2),
 ];
 
-/// The place of the row of [`MAPPED`] that gives way where C has an epilogue of the caller: 64x64x128 with A and B swapped, in parts of K,
-/// which is for 33 to 64 rows. By the model a product loses at most 2 percent without it, and 0.02 percent in the mean of 250 drawn ones
-/// with up to 512 rows.
-const GIVES_WAY: usize = 16;
+/// The place of the row of [`MAPPED`] that gives way where C has an epilogue of the caller: 192x96x64 with A and B swapped, whose gain is
+/// measured without one.
+const GIVES_WAY: usize = 5;
 
 /// Plans for rows that tensor maps describe, of a product with an epilogue of the caller. Consumers that take tiles of 192 accumulators
 /// per thread in turn hide the epilogue where a block has many tiles. It is measured where the elements of A, B and C have 16 bits, and
@@ -160,7 +177,7 @@ const GIVES_WAY: usize = 16;
 pub(super) const WITH_EPILOGUE: [Row; 24] = {
     let mut rows = MAPPED;
     let last = rows[GIVES_WAY];
-    assert!(last.swap && last.splits && last.tile[1] == 64 && last.tile[2] == 128);
+    assert!(last.swap && last.tile[0] == 192 && last.tile[1] == 96);
     // There is room for five stages, and four were measured.
     rows[GIVES_WAY] = hopper([128, 192, 64], 1)
         .cluster([2, 1, 1])
@@ -214,12 +231,18 @@ impl Row {
             }
             _ => ([m, n, along_k(operands.ab, k)], self.units),
         };
+        let (split, division) = match self.parts {
+            RowParts::Whole => (1, Division::SplitK),
+            RowParts::Any => (2, Division::SplitK),
+            RowParts::Two => (2, Division::SplitKFixup),
+        };
         let plan = GemmPlan {
             tile,
             warps: units,
             cluster: self.cluster,
             schedule: self.schedule,
-            split: if self.splits { 2 } else { 1 },
+            split,
+            division,
             // Their kernels wait for the launch before them; of long products they are launched in order.
             early: usual.can_begin_early(arch),
             swap: self.swap,
