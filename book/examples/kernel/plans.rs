@@ -3,6 +3,7 @@
 //! Run it with `cargo run -p colex-book --example kernel_plans`; each line `== .. ==` names a piece of the chapter.
 
 use colex_atom::{Arch, Ty};
+use colex_gpu::gemm::Autotune;
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{EpilogueWork, GemmProblem, Major};
 use colex_gpu::{Device, Gemm};
@@ -14,6 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     with_fields()?;
     explain();
     with_epilogue();
+    measured()?;
     loaded()?;
     exercise_3();
     Ok(())
@@ -109,6 +111,25 @@ fn with_epilogue() {
         println!("{}", text.lines().next().unwrap_or_default());
     }
     // ANCHOR_END: with_epilogue
+}
+
+/// A call that takes measured plans.
+fn measured() -> Result<(), Box<dyn Error>> {
+    println!("\n== measured ==");
+    // ANCHOR: measured
+    let file = std::env::temp_dir().join(format!("colex-plans-{}", std::process::id()));
+    let measured = Autotune::open(&file)?;
+    let device = Device::simulator(Arch::Sm90a);
+    let a = device.upload(&[bf16::ONE; 64 * 64])?;
+    let mut c = device.poisoned::<bf16>(64 * 64)?;
+    let rows = a.view((64, 64))?;
+    Gemm::new(&rows, &rows, &c.view_mut((64, 64))?)
+        .autotune(&measured)
+        .run()?;
+    println!("{} measured plans", measured.len());
+    // ANCHOR_END: measured
+    std::fs::remove_file(file)?;
+    Ok(())
 }
 
 /// Loads every kernel that a call may need.

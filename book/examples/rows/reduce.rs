@@ -106,6 +106,7 @@ fn indices() -> Result<(), Box<dyn Error>> {
 fn sums() -> Result<(), Box<dyn Error>> {
     println!("\n== sums ==");
     // ANCHOR: sums
+    // A row-major tensor of shape (4,2^20,1), with sums along its second mode.
     let long = ScanProblem::new(Ty::F32, [4, 1 << 20, 1])?;
     println!("{}", ScanPlan::fastest(&long).explain(&long));
     let device = Device::simulator(Arch::Sm80);

@@ -146,7 +146,7 @@ impl Waves {
         })?;
         Ok(grid
             .headers(Headers::Numbers, Headers::Numbers)
-            .axes("", "time")
+            .axes("multiprocessor", "time")
             .caption(self.heading()))
     }
 }
@@ -197,6 +197,10 @@ mod tests {
         assert_eq!(html.matches(">287</text>").count(), 4 + 3);
         assert_eq!(html.matches(">288</text>").count(), 3);
         assert!(html.contains(">idle<"));
+        // The name of the rows is too long to lie beside them.
+        assert!(html.contains("rotate(-90"));
+        let of_c = draw("waves", BOTH).expect("the list has both tiles");
+        assert!(!of_c.contains("rotate"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The headers of a grid as SVG.
 
+use alloc::format;
 use alloc::string::String;
 
 use crate::Headers;
@@ -57,10 +58,16 @@ impl Drawing<'_> {
         let x = Px(self.left - metrics.left + 80);
         let y = Px(self.y(0) + grid.rows() * metrics.cell_height / 2);
         let style = "class=\"cx-m\" font-style=\"italic\"";
+        // A long name stands upright, since the room beside the rows is for a few letters.
+        let turn = if rows.chars().count() > 3 {
+            format!(" transform=\"rotate(-90 {x} {y})\"")
+        } else {
+            String::new()
+        };
         put(
             out,
             format_args!(
-                "<text {style} x=\"{x}\" y=\"{y}\">{}</text>\n",
+                "<text {style} x=\"{x}\" y=\"{y}\"{turn}>{}</text>\n",
                 Escaped(rows)
             ),
         );
