@@ -125,8 +125,7 @@ impl Operands {
     }
 }
 
-/// What the parts of K are parts of, where clusters divide it. A call takes plans of stream-K only where they are given or measured, and parts that a
-/// block adds only where they are given.
+/// What the parts of K are parts of, where clusters divide it. A call takes plans of stream-K only where they are given or measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Division {
     /// Each tile that is divided has the same number of parts, which a second kernel adds.

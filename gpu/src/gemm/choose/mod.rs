@@ -198,7 +198,7 @@ pub struct PlanCost {
     pub epilogue: f64,
     /// The sum over the blocks of a cluster that divide K.
     pub sum: f64,
-    /// The parts of K of different clusters: they are written, and a second kernel adds them.
+    /// The parts of K of different clusters: they are written and added.
     pub parts: f64,
     /// All operations at the rate that Ampere's kernel reaches in tf32, on bytes and by narrow accesses; 0 for others.
     pub operations: f64,
