@@ -1198,12 +1198,12 @@ fn what_a_call_says_of_its_plan() {
     assert_eq!(
         before.lines().collect::<Vec<_>>(),
         [
-            "Hopper bf16 to bf16, tile 64x64x128, 6 stages, 1 consumers, cluster 2x1x1, 8 parts of K, early, grouped 8 along n, A and B swapped: 4.9 us: 1.5 fixed, 0.1 x (8.3 mainloop, 0.2 epilogue, 0.0 sum), 1.9 parts, memory 1.0",
-            "  Hopper bf16 to bf16, tile 64x32x128, 8 stages, 1 consumers, cluster 2x1x1, 4 parts of K, early, grouped 8 along n, A and B swapped: 5.0 us: 1.5 fixed, 0.2 x (6.3 mainloop, 0.2 epilogue, 0.0 sum), 1.6 parts, memory 1.0",
+            "Hopper bf16 to bf16, tile 64x32x128, 8 stages, 1 consumers, cluster 2x1x1, 4 parts of K, early, grouped 8 along n, A and B swapped: 5.0 us: 1.5 fixed, 0.2 x (6.3 mainloop, 0.2 epilogue, 0.0 sum), 1.6 parts, memory 1.0",
             "  Hopper bf16 to bf16, tile 64x32x128, 8 stages, 1 consumers, cluster 1x1x1, 4 parts of K, early, grouped 8 along n: 5.0 us: 1.5 fixed, 0.2 x (6.3 mainloop, 0.2 epilogue, 0.0 sum), 1.6 parts, memory 1.0",
             "  Hopper bf16 to bf16, tile 64x32x128, 8 stages, 1 consumers, cluster 2x1x1, 8 parts of K, early, grouped 8 along n, A and B swapped: 5.1 us: 1.9 fixed, 0.1 x (6.6 mainloop, 0.2 epilogue, 0.0 sum), 1.8 parts, memory 1.0",
             "  Hopper bf16 to bf16, tile 64x32x128, 8 stages, 1 consumers, cluster 1x1x1, 8 parts of K, early, grouped 8 along n: 5.1 us: 1.9 fixed, 0.1 x (6.9 mainloop, 0.2 epilogue, 0.0 sum), 1.8 parts, memory 1.0",
             "  Hopper bf16 to bf16, tile 64x16x128, 10 stages, 1 consumers, cluster 1x1x1, 4 parts of K, early, grouped 8 along n: 5.3 us: 1.9 fixed, 0.2 x (5.8 mainloop, 0.1 epilogue, 0.0 sum), 1.6 parts, memory 1.0",
+            "  Hopper bf16 to bf16, tile 64x128x64, 8 stages, 1 consumers, cluster 1x1x1, 8 parts of K, early, grouped 8 along n: 5.3 us: 1.4 fixed, 0.1 x (12.7 mainloop, 0.3 epilogue, 0.0 sum), 2.1 parts, memory 1.0",
         ]
     );
     let first = |layouts, change: fn(Gemm<'_, bf16, bf16>) -> Gemm<'_, bf16, bf16>| {
