@@ -110,7 +110,7 @@ const ALONE_BLOCKS: i64 = 120;
 const ALONE_NARROW_THREADS: i64 = 256;
 const GAIN: f64 = 0.95;
 
-/// How blocks share the columns of a large tensor of elements of 16 bits, of up to so many vectors in a row: the threads along, the
+/// How blocks share the columns of a large tensor of elements of 16 bits, of up to `vectors` vectors in a row: the threads along, the
 /// accesses of a thread, and whether it asks for the next turn ahead.
 struct NarrowColumns {
     vectors: i64,
