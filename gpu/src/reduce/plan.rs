@@ -110,9 +110,10 @@ const ALONE_BLOCKS: i64 = 120;
 const ALONE_NARROW_THREADS: i64 = 256;
 const GAIN: f64 = 0.95;
 
-/// How blocks share the columns of a large tensor of elements of 16 bits, of up to `vectors` vectors in a row: the threads along, the
-/// accesses of a thread, and whether it asks for the next turn ahead.
+/// How blocks share the columns of a large tensor of elements of 16 bits, for some functions and up to `vectors` vectors in a row: the
+/// threads along, the accesses of a thread, and whether it asks for the next turn ahead.
 struct NarrowColumns {
+    suits: fn(ReduceFunction) -> bool,
     vectors: i64,
     along: i64,
     accesses: i64,
@@ -121,16 +122,26 @@ struct NarrowColumns {
 
 /// The plans measured fastest for such tensors on an H200, as fractions of a copy (gpu/PERFORMANCE.md). The model knows neither the
 /// time in which a block that ends leaves its multiprocessor without loads, nor that threads wait while they combine results.
-const NARROW_COLUMNS: [NarrowColumns; 2] = [
+const NARROW_COLUMNS: [NarrowColumns; 3] = [
     // Sums of 64 columns of 64 MiB: 0.890, and 0.864 with 16 accesses.
     NarrowColumns {
+        suits: |_| true,
         vectors: 8,
         along: 8,
         accesses: 8,
         prefetches: true,
     },
-    // Sums of 4096 columns: 0.903 of 64 MiB and 1.027 of 256 MiB, and 0.868 and 0.948 without parts. Maxima of 64 MiB: 0.815 and 0.769.
+    // Maxima in pairs: not measured. Of 16 accesses, ptxas has 4 to 8 under way, since it has an instruction for each pair between them.
     NarrowColumns {
+        suits: |function| !function.is_sum() && !function.is_index(),
+        vectors: i64::MAX,
+        along: 8,
+        accesses: 8,
+        prefetches: true,
+    },
+    // Sums of 4096 columns: 0.903 of 64 MiB and 1.027 of 256 MiB, and 0.868 and 0.948 without parts. Arg-max of 64 MiB: 0.703 and 0.572.
+    NarrowColumns {
+        suits: |_| true,
         vectors: i64::MAX,
         along: 8,
         accesses: 16,
@@ -195,19 +206,19 @@ impl ReducePlan {
     /// use colex_atom::Ty;
     /// use colex_gpu::reduce::{ReduceFunction, ReducePlan, ReduceProblem};
     ///
-    /// let of = |extents, mode| ReduceProblem::new(ReduceFunction::Max, Ty::Bf16, extents, &[mode]);
+    /// let of = |extents, mode| ReduceProblem::new(ReduceFunction::Sum, Ty::Bf16, extents, &[mode]);
     /// let wide = ReducePlan::fastest(&of(&[8192, 4096], 0)?)?;
     /// assert_eq!(
     ///     wide.to_string(),
-    ///     "max bf16, vectors of 8, threads 1x16x8, 16 accesses, 8 parts, added by the last block"
+    ///     "sum bf16, vectors of 8, threads 1x16x8, 16 accesses, 8 parts, added by the last block"
     /// );
     /// let tall = ReducePlan::fastest(&of(&[524_288, 64], 0)?)?;
     /// assert_eq!(
     ///     tall.to_string(),
-    ///     "max bf16, vectors of 8, threads 1x16x8, 8 accesses, 264 parts, added by the last block, prefetched"
+    ///     "sum bf16, vectors of 8, threads 1x16x8, 8 accesses, 264 parts, added by the last block, prefetched"
     /// );
     /// let middle = ReducePlan::fastest(&of(&[64, 128, 4096], 1)?)?;
-    /// assert_eq!(middle.to_string(), "max bf16, vectors of 8, threads 1x1x32, 8 accesses");
+    /// assert_eq!(middle.to_string(), "sum bf16, vectors of 8, threads 1x1x32, 8 accesses");
     /// # Ok::<(), colex_gpu::Error>(())
     /// ```
     ///
@@ -264,7 +275,8 @@ impl ReducePlan {
         if !is_narrow_columns(problem, self.vector) {
             return None;
         }
-        let of = NARROW_COLUMNS.iter().find(|of| vectors <= of.vectors)?;
+        let suits = |of: &&NarrowColumns| vectors <= of.vectors && (of.suits)(problem.function);
+        let of = NARROW_COLUMNS.iter().find(suits)?;
         let along = power_up(vectors).min(of.along);
         let plan = ReducePlan {
             rows: 1,

@@ -655,6 +655,17 @@ fn of_narrow_columns(plan: &ReducePlan, problem: &ReduceProblem) -> Vec<(String,
                     let changed = ReducePlan { parts, ..changed };
                     let threads = format!("{across} threads across, {along} along");
                     let ahead = ahead(prefetches);
+                    if accesses == 16 {
+                        add(
+                            format!(
+                                "{parts} parts, {threads}, all of {accesses} accesses held, the last block adds"
+                            ),
+                            ReducePlan {
+                                min_blocks: 1,
+                                ..changed
+                            },
+                        );
+                    }
                     add(
                         format!(
                             "{parts} parts, {threads}, {accesses} accesses{ahead}, the last block adds"
