@@ -6,7 +6,9 @@ use colex_atom::Arch;
 use colex_tensor::TensorKernel;
 
 use super::kernel;
-use super::problem::{MOST, ReduceOperands, ReduceProblem, ReduceStage, check_types, size};
+use super::problem::{
+    MOST, ReduceFunction, ReduceOperands, ReduceProblem, ReduceStage, check_types, size,
+};
 use crate::error::{Error, ReduceError};
 use crate::memory_bound::plan::{
     MOST_THREADS, PlanCheck, WARP, WIDEST, check_operands, check_width, counted, div_up, power_up,

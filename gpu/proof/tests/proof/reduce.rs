@@ -231,13 +231,16 @@ fn words(infinity: u16, [rows, middle, columns]: [usize; 3]) -> Vec<u16> {
     all
 }
 
+/// The bits of the results, and the indices.
+type Best = (Vec<u64>, Vec<i32>);
+
 /// The bits of the results of a function of the best along modes of a tensor, and the indices, by some plans of an architecture.
 fn best_of<T: GemmElement>(
     arch: Arch,
     x: &[T],
     extents: [usize; 3],
     (function, modes): (ReduceFunction, &[usize]),
-) -> Result<Vec<(Vec<u64>, Vec<i32>)>, Error> {
+) -> Result<Vec<Best>, Error> {
     let shape = [0, 1, 2].map(|mode| {
         if modes.contains(&mode) {
             1
