@@ -80,6 +80,10 @@ modifiers! {
         Min = "min",
         /// the larger
         Max = "max",
+        /// the smaller float, or NaN if one of the two is
+        MinNan = "min.NaN",
+        /// the larger float, or NaN if one of the two is
+        MaxNan = "max.NaN",
         /// both bits
         And = "and",
         /// either bit

@@ -1,7 +1,8 @@
 //! The kernel of a plan: each thread takes vectors of the inner mode into what it carries, then the threads of a result are
 //! combined.
 //!
-//! A sum is carried as it is. A maximum is combined over threads as a *key*: an integer that is ordered as the floats are, with
+//! A sum is carried as it is, and a maximum of floats of 16 bits in their type, two in a register, where the architecture has the packed
+//! instruction. A maximum is combined over threads as a *key*: an integer that is ordered as the floats are, with
 //! NaN at the end where it wins. That of an arg-max has the index in its lower half, so that the lower index wins among equals.
 
 use colex_atom::{Arch, CopyAtom, Ty};
@@ -35,6 +36,8 @@ struct ReduceKernel<'a> {
     joint: Option<Joint<'a>>,
     /// The tensor as one mode, if vectors begin wherever rows do.
     run: Option<Tensor>,
+    /// Whether one instruction finds the larger of two floats, or NaN if one of them is, of 16 bits for two pairs at once.
+    has_nan: bool,
 }
 
 /// How blocks that share results leave their parts to the block that comes last.
@@ -64,7 +67,7 @@ const MOST_LOADS: i64 = 16;
 enum Carry {
     /// A sum, or the best of integers.
     One(Fragment),
-    /// The best of floats.
+    /// The best of floats, in the type of the elements where one instruction compares two pairs of them.
     Best(Fragment),
     /// The best element with its index.
     Indexed(Fragment, Fragment),
@@ -138,6 +141,7 @@ pub(crate) fn build(plan: &ReducePlan, arch: Arch) -> Result<TensorKernel, Error
             before,
         }),
         run,
+        has_nan: arch >= Arch::Sm80,
     };
     if operands.keeps_inner {
         // A launch has at most 65535 blocks along its second axis: beyond that, a block has several tiles.
@@ -251,7 +255,13 @@ impl ReduceKernel<'_> {
             .expect("a vector has elements")
             .to_static();
         let wide = self.wide();
-        let acc = k.fragment(wide, &layout);
+        let is_best = wide == Ty::F32 && !self.function().is_sum() && !self.function().is_index();
+        let held = if is_best && self.has_nan {
+            self.operands().ty
+        } else {
+            wide
+        };
+        let acc = k.fragment(held, &layout);
         let is_largest = self.function().is_largest();
         let first = match wide {
             _ if self.function().is_sum() => Expr::from(0),
@@ -270,9 +280,10 @@ impl ReduceKernel<'_> {
             k.fill(&indices, 0.0);
             return Carry::Indexed(acc, indices);
         }
-        match wide {
-            Ty::F32 if !self.function().is_sum() => Carry::Best(acc),
-            _ => Carry::One(acc),
+        if is_best {
+            Carry::Best(acc)
+        } else {
+            Carry::One(acc)
         }
     }
 
@@ -331,12 +342,48 @@ impl ReduceKernel<'_> {
                 k.assign(acc, Expr::from(acc) + wide);
             };
         }
+        // Sizes ahead of the condition, so that one instruction for each pair is under it.
+        let sizes = match carry {
+            Carry::Best(_) if self.has_nan && function == ReduceFunction::AbsMax => {
+                k.map(Expr::from(x).abs())
+            }
+            _ => x.clone(),
+        };
         let inside = inside(k);
         k.if_(inside, |k| match carry {
             Carry::One(acc) => k.assign(acc, Expr::binary(self.best(), acc, &wide)),
+            Carry::Best(acc) if self.has_nan => {
+                let x = Expr::from(&sizes);
+                let best = match function {
+                    // A number comes before a NaN.
+                    ReduceFunction::AbsMax => x.max(acc),
+                    ReduceFunction::Max => x.max_nan(acc),
+                    _ => x.min_nan(acc),
+                };
+                k.assign(acc, best);
+            }
             Carry::Best(acc) => {
                 let better = is_better(function, &wide, acc);
                 k.assign(acc, better.select(&wide, acc));
+            }
+            Carry::Indexed(acc, indices) if self.has_nan && x.ty().bits() == 16 => {
+                // Of both zeros one, and in the same bits, so that a change of the best element is one of its bits.
+                let x = k.map(Expr::from(x) + 0.0);
+                let x = Expr::from(&x).to(Ty::F32);
+                let best = if function.is_largest() {
+                    x.max_nan(acc)
+                } else {
+                    x.min_nan(acc)
+                };
+                let [best, old] = [best, Expr::from(acc)].map(|x| k.map(x));
+                let [new, old] = [&best, &old].map(|x| bits_as(k, x, Ty::S32));
+                for place in 0..best.layout().size() {
+                    let index = indices.values(place, 1);
+                    let [new, old] = [&new, &old].map(|bits| bits.values(place, 1));
+                    let is_new = Expr::from(&new).differs(&old);
+                    k.assign(&index, is_new.select(Expr::from(number(place)), &index));
+                }
+                k.assign(acc, &best);
             }
             Carry::Indexed(acc, indices) => {
                 for place in 0..x.layout().size() {
@@ -531,7 +578,8 @@ impl ReduceKernel<'_> {
         match carry {
             Carry::One(acc) => acc.clone(),
             Carry::Best(best) => {
-                let key = ordered(k, best);
+                let wide = k.map(Expr::from(best).to(Ty::F32));
+                let key = ordered(k, &wide);
                 k.map(key)
             }
             Carry::Indexed(best, indices) => {
@@ -633,6 +681,7 @@ impl ReduceKernel<'_> {
             count: None,
             joint: None,
             run: None,
+            has_nan: self.has_nan,
         };
         let carry = adds.carry(k);
         let keeps = self.operands().keeps_inner;

@@ -6,7 +6,9 @@ use colex_atom::Arch;
 use colex_tensor::TensorKernel;
 
 use super::kernel;
-use super::problem::{MOST, ReduceOperands, ReduceProblem, ReduceStage, check_types, size};
+use super::problem::{
+    MOST, ReduceFunction, ReduceOperands, ReduceProblem, ReduceStage, check_types, size,
+};
 use crate::error::{Error, ReduceError};
 use crate::memory_bound::plan::{
     MOST_THREADS, PlanCheck, WARP, WIDEST, check_operands, check_width, counted, div_up, power_up,
@@ -110,6 +112,52 @@ const ALONE_BLOCKS: i64 = 120;
 const ALONE_NARROW_THREADS: i64 = 256;
 const GAIN: f64 = 0.95;
 
+/// How blocks share the columns of a large tensor of elements of 16 bits, for some functions and up to `vectors` vectors in a row: the
+/// threads along, the accesses of a thread, and whether it asks for the next turn ahead.
+struct NarrowColumns {
+    suits: fn(ReduceFunction) -> bool,
+    vectors: i64,
+    along: i64,
+    accesses: i64,
+    prefetches: bool,
+}
+
+/// The plans measured fastest for such tensors on an H200, as fractions of a copy (gpu/PERFORMANCE.md). The model knows neither the
+/// time in which a block that ends leaves its multiprocessor without loads, nor that threads wait while they combine results.
+const NARROW_COLUMNS: [NarrowColumns; 3] = [
+    // Sums of 64 columns of 64 MiB: 0.890, and 0.864 with 16 accesses.
+    NarrowColumns {
+        suits: |_| true,
+        vectors: 8,
+        along: 8,
+        accesses: 8,
+        prefetches: true,
+    },
+    // Maxima in pairs: not measured. Of 16 accesses, ptxas has 4 to 8 under way, since it has an instruction for each pair between them.
+    NarrowColumns {
+        suits: |function| !function.is_sum() && !function.is_index(),
+        vectors: i64::MAX,
+        along: 8,
+        accesses: 8,
+        prefetches: true,
+    },
+    // Sums of 4096 columns: 0.903 of 64 MiB and 1.027 of 256 MiB, and 0.868 and 0.948 without parts. Arg-max of 64 MiB: 0.703 and 0.572.
+    NarrowColumns {
+        suits: |_| true,
+        vectors: i64::MAX,
+        along: 8,
+        accesses: 16,
+        prefetches: false,
+    },
+];
+
+/// The least bytes of such a tensor: the least that was measured.
+const NARROW_BYTES: i64 = 64 << 20;
+
+/// The least blocks of one warp each, that reduce such a tensor along a mode in the middle: sums by 1024 of them were at 1.01 of a copy on
+/// an H200, and at 0.94 by two warps each, which exchange what they have added.
+const WARP_BLOCKS: i64 = 1024;
+
 /// The least turns of a block that prefetches the next one by default.
 const PREFETCHED: i64 = 4;
 
@@ -153,7 +201,28 @@ pub(crate) const MOST_COLUMNS: i64 = 65535;
 impl ReducePlan {
     /// Returns the plan of a problem: accesses of 16 bytes where the tensors allow them, threads side by side along the inner
     /// mode, and as many parts as fill a GPU. If blocks of fewer results fill it too, the model of the traffic decides between them and
-    /// the launch that adds the parts.
+    /// the launch that adds the parts. Tensors of 64 MiB and more of elements of 16 bits, of which the columns are reduced, have plans that
+    /// were measured.
+    ///
+    /// ```
+    /// use colex_atom::Ty;
+    /// use colex_gpu::reduce::{ReduceFunction, ReducePlan, ReduceProblem};
+    ///
+    /// let of = |extents, mode| ReduceProblem::new(ReduceFunction::Sum, Ty::Bf16, extents, &[mode]);
+    /// let wide = ReducePlan::fastest(&of(&[8192, 4096], 0)?)?;
+    /// assert_eq!(
+    ///     wide.to_string(),
+    ///     "sum bf16, vectors of 8, threads 1x16x8, 16 accesses, 8 parts, added by the last block"
+    /// );
+    /// let tall = ReducePlan::fastest(&of(&[524_288, 64], 0)?)?;
+    /// assert_eq!(
+    ///     tall.to_string(),
+    ///     "sum bf16, vectors of 8, threads 1x16x8, 8 accesses, 264 parts, added by the last block, prefetched"
+    /// );
+    /// let middle = ReducePlan::fastest(&of(&[64, 128, 4096], 1)?)?;
+    /// assert_eq!(middle.to_string(), "sum bf16, vectors of 8, threads 1x1x32, 8 accesses");
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -165,6 +234,9 @@ impl ReducePlan {
         let plan = ReducePlan::sharing(problem)?;
         if plan.parts == 1 {
             return Ok(plan.prefetching(problem));
+        }
+        if let Some(plan) = plan.narrow_columns(problem) {
+            return Ok(plan);
         }
         // Blocks without parts are compared with parts that a launch of their own adds, also where the last block adds them: sums of
         // 4096 columns of 64 MiB were at 0.87 of a copy without parts on an H200, and at 0.84 with those that the model would take.
@@ -196,6 +268,32 @@ impl ReducePlan {
             prefetches: suits && runs_at_once,
             ..*self
         }
+    }
+
+    /// The plan of [`NARROW_COLUMNS`] for a problem whose blocks share results, if it is one of these: the last block adds the parts, which
+    /// fill a GPU.
+    fn narrow_columns(&self, problem: &ReduceProblem) -> Option<ReducePlan> {
+        let vectors = div_up(problem.inner.extent, self.vector);
+        if !is_narrow_columns(problem, self.vector) {
+            return None;
+        }
+        let suits = |of: &&NarrowColumns| vectors <= of.vectors && (of.suits)(problem.function);
+        let of = NARROW_COLUMNS.iter().find(suits)?;
+        let along = power_up(vectors).min(of.along);
+        let plan = ReducePlan {
+            rows: 1,
+            across: SHARING_THREADS / along,
+            along,
+            accesses: of.accesses,
+            parts: 1,
+            last_adds: LAST_ADDS,
+            prefetches: of.prefetches,
+            ..*self
+        };
+        let wanted = BLOCKS / product(plan.grid(problem)).max(1);
+        let most = (plan.turns(problem) / TURNS).min(KEPT_PARTS);
+        let parts = wanted.min(most);
+        (parts > 1).then_some(ReducePlan { parts, ..plan })
     }
 
     /// Returns the plan of a problem whose blocks share results, and whose last block adds their parts
@@ -303,8 +401,11 @@ impl ReducePlan {
         let plan = if problem.keeps_inner {
             // As many threads across as have elements to read, the rest along the inner mode.
             let columns = div_up(vectors, power_up(vectors).min(WARP));
-            let fills = outer.saturating_mul(columns) >= BLOCKS;
-            let (threads, most) = if fills {
+            let blocks = outer.saturating_mul(columns);
+            let is_narrow = is_narrow_columns(problem, vector) && !problem.function.is_index();
+            let (threads, most) = if blocks >= WARP_BLOCKS && is_narrow && vectors >= WARP {
+                (WARP, ACCESSES)
+            } else if blocks >= BLOCKS {
                 (KEPT_THREADS, ACCESSES)
             } else {
                 (SHARING_THREADS, MOST_ACCESSES)
@@ -542,11 +643,11 @@ impl ReducePlan {
     /// use colex_gpu::reduce::{ReduceFunction, ReducePlan, ReduceProblem};
     ///
     /// // 128 blocks have 32 columns each, so that no second launch adds parts.
-    /// let problem = ReduceProblem::new(ReduceFunction::Sum, Ty::Bf16, &[8192, 4096], &[0])?;
+    /// let problem = ReduceProblem::new(ReduceFunction::Sum, Ty::Bf16, &[4096, 4096], &[0])?;
     /// let plan = ReducePlan::fastest(&problem)?;
     /// let traffic = plan.traffic(&problem);
     /// assert_eq!((traffic.blocks, traffic.threads, traffic.launches), (128, 256, 1));
-    /// assert_eq!(traffic.time().to_string(), "16.8 us: bytes 14.5, latency 0.8, launches 1.5");
+    /// assert_eq!(traffic.time().to_string(), "9.5 us: bytes 7.2, latency 0.8, launches 1.5");
     /// // 33 parts fill all multiprocessors, and cost a launch.
     /// let parts = ReducePlan { along: 32, across: 4, accesses: 16, parts: 33, ..plan };
     /// assert!(parts.traffic(&problem).time().total() > 3.0 + traffic.time().total());
@@ -875,6 +976,14 @@ impl ReducePlan {
     pub(crate) fn most_blocks(&self) -> i64 {
         (MOST / self.rows + 1) * self.parts
     }
+}
+
+/// Whether a problem is one of a large tensor of elements of 16 bits whose inner mode is kept, with accesses of 16 bytes.
+fn is_narrow_columns(problem: &ReduceProblem, vector: i64) -> bool {
+    let is_whole = problem.stage == ReduceStage::Whole;
+    let is_wide = problem.ty.bits() == 16 && vector * 2 == WIDEST;
+    let is_large = problem.compulsory_bytes() >= NARROW_BYTES;
+    problem.keeps_inner && is_whole && is_wide && is_large
 }
 
 /// The least threads side by side along a row that has as many vectors.

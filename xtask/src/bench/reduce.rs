@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use colex_gpu::kernels::{CopyCall, GemmElement, View, ViewMut};
 use colex_gpu::reduce::scan::{self, Scan, ScanPlan};
 use colex_gpu::reduce::top_k::{self, TopK, TopKPlan};
-use colex_gpu::reduce::{Reduce, ReduceCall, ReduceFunction, ReducePlan, reference};
+use colex_gpu::reduce::{Reduce, ReduceCall, ReduceFunction, ReducePlan, ReduceProblem, reference};
 use colex_gpu::{Buffer, Device};
 use colex_layout::Layout;
 use half::bf16;
@@ -46,6 +46,10 @@ pub(super) fn run(device: &Device, json: Option<&Path>) -> Result<()> {
     for case in [CASES[0], CASES[3], CASES[5], CASES[7]] {
         group::<bf16>(device, &mut report, ReduceFunction::Max, case)?;
         group::<f32>(device, &mut report, ReduceFunction::Norm, case)?;
+    }
+    for case in [CASES[4], CASES[9]] {
+        group::<bf16>(device, &mut report, ReduceFunction::Max, case)?;
+        group::<bf16>(device, &mut report, ReduceFunction::ArgMax, case)?;
     }
     for case in [CASES[0], CASES[3], CASES[5]] {
         group::<bf16>(device, &mut report, ReduceFunction::ArgMax, case)?;
@@ -408,6 +412,10 @@ fn group<T: GemmElement>(
         if let Some(plan) = ReducePlan::last_adding(&problem)? {
             plans.extend(by_the_last_block(&plan));
         }
+        let operands = problem.operands();
+        if operands.keeps_inner && operands.ty.bits() == 16 {
+            plans.extend(of_narrow_columns(&chosen, &problem));
+        }
         if let Some(plan) = ReducePlan::shifted_rows(&problem)? {
             plans.extend(of_shifted_rows(&plan));
         }
@@ -612,6 +620,78 @@ fn by_the_last_block(plan: &ReducePlan) -> Vec<(String, ReducePlan)> {
                 ..*plan
             },
         ));
+    }
+    plans
+}
+
+/// Plans of columns of elements of 16 bits: blocks that share results, where these do not fill a GPU, and blocks of a few warps, where they
+/// do.
+fn of_narrow_columns(plan: &ReducePlan, problem: &ReduceProblem) -> Vec<(String, ReducePlan)> {
+    let mut plans: Vec<(String, ReducePlan)> = Vec::new();
+    let ahead = |prefetches: bool| if prefetches { ", prefetched" } else { "" };
+    let mut add = |what: String, changed: ReducePlan| {
+        if changed != *plan {
+            plans.push((what, changed));
+        }
+    };
+    let turns = [(4, true), (8, false), (8, true), (16, false)];
+    // Blocks without parts have several threads across, or one warp.
+    if plan.parts > 1 || plan.across > 2 {
+        for (across, along) in [(16, 8), (8, 8), (32, 8), (16, 4)] {
+            for (accesses, prefetches) in turns {
+                for blocks in [264, 528, 1056] {
+                    let last_adds = true;
+                    let changed = ReducePlan {
+                        rows: 1,
+                        across,
+                        along,
+                        accesses,
+                        parts: 2,
+                        last_adds,
+                        prefetches,
+                        ..*plan
+                    };
+                    let parts = (blocks / changed.counters(problem).max(1)).clamp(2, 1024);
+                    let changed = ReducePlan { parts, ..changed };
+                    let threads = format!("{across} threads across, {along} along");
+                    let ahead = ahead(prefetches);
+                    if accesses == 16 {
+                        add(
+                            format!(
+                                "{parts} parts, {threads}, all of {accesses} accesses held, the last block adds"
+                            ),
+                            ReducePlan {
+                                min_blocks: 1,
+                                ..changed
+                            },
+                        );
+                    }
+                    add(
+                        format!(
+                            "{parts} parts, {threads}, {accesses} accesses{ahead}, the last block adds"
+                        ),
+                        changed,
+                    );
+                }
+            }
+        }
+        return plans;
+    }
+    for (across, rows) in [(1, 1), (1, 2), (2, 1), (4, 1)] {
+        for (accesses, prefetches) in turns {
+            let changed = ReducePlan {
+                rows,
+                across,
+                accesses,
+                prefetches,
+                ..*plan
+            };
+            let ahead = ahead(prefetches);
+            add(
+                format!("{rows} rows, {across} threads across, {accesses} accesses{ahead}"),
+                changed,
+            );
+        }
     }
     plans
 }

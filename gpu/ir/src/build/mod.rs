@@ -610,6 +610,10 @@ binary_methods! {
     min = Min;
     /// the larger
     max = Max;
+    /// the smaller float, or NaN if one of the two is
+    min_nan = MinNan;
+    /// the larger float, or NaN if one of the two is
+    max_nan = MaxNan;
     /// both bits
     and = And;
     /// either bit

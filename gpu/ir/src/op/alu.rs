@@ -545,19 +545,22 @@ impl BinaryOp {
     }
 
     fn opcode(self, ty: Type) -> Word {
-        use BinaryOp::{Add, And, Div, Max, Min, Mul, MulHi, MulWide, Or, Rem, Shl, Shr, Sub, Xor};
+        use BinaryOp::{
+            Add, And, Div, Max, MaxNan, Min, MinNan, Mul, MulHi, MulWide, Or, Rem, Shl, Shr, Sub,
+            Xor,
+        };
         let mnemonic = self.ptx();
         match self {
             And | Or | Xor if ty == Type::Pred => Word::of(&[mnemonic, ".pred"]),
             And | Or | Xor => Word::of(&[mnemonic, ".", ty.untyped_word()]),
             Shl => Word::of(&["shl.", ty.untyped_word()]),
             Shr => Word::of(&["shr.", ty.integer()]),
-            Min | Max if ty.is_float() => Word::of(&[mnemonic, ".", ty.ptx()]),
+            Min | Max | MinNan | MaxNan if ty.is_float() => Word::of(&[mnemonic, ".", ty.ptx()]),
             Add | Sub | Mul | MulHi | MulWide | Div | Rem if ty.is_float() => {
                 Word::of(&[mnemonic, ".rn.", ty.ptx()])
             }
             Mul => Word::of(&["mul.lo.", ty.integer()]),
-            Add | Sub | MulHi | MulWide | Div | Rem | Min | Max => {
+            Add | Sub | MulHi | MulWide | Div | Rem | Min | Max | MinNan | MaxNan => {
                 Word::of(&[mnemonic, ".", ty.integer()])
             }
         }
@@ -568,6 +571,7 @@ impl BinaryOp {
             BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Min | BinaryOp::Max => {
                 &[INTEGERS, HALVES, SINGLES]
             }
+            BinaryOp::MinNan | BinaryOp::MaxNan => &[HALVES, &[Type::F32]],
             BinaryOp::MulHi | BinaryOp::Rem => &[INTEGERS],
             BinaryOp::MulWide => &[INTEGERS_TO_32],
             BinaryOp::Div => &[INTEGERS, SINGLES],
@@ -577,8 +581,12 @@ impl BinaryOp {
     }
 
     fn needs(self, ty: Type) -> Needs {
-        use BinaryOp::{Add, And, Div, Max, Min, Mul, MulHi, MulWide, Or, Rem, Shl, Shr, Sub, Xor};
+        use BinaryOp::{
+            Add, And, Div, Max, MaxNan, Min, MinNan, Mul, MulHi, MulWide, Or, Rem, Shl, Shr, Sub,
+            Xor,
+        };
         match self {
+            MinNan | MaxNan => Needs::AMPERE,
             Min | Max if ty.is_f16() || ty.is_bf16() => Needs::AMPERE,
             Add | Sub | Mul | MulHi | MulWide | Div | Rem | Min | Max | And | Or | Xor | Shl
             | Shr => {

@@ -272,7 +272,9 @@ fn compare(cmp: Compare, a: Interval, b: Interval) -> Interval {
 
 /// `not` has its one operand twice.
 fn logic(op: BinaryOp, a: Interval, b: Interval) -> Option<Interval> {
-    use BinaryOp::{Add, And, Div, Max, Min, Mul, MulHi, MulWide, Or, Rem, Shl, Shr, Sub, Xor};
+    use BinaryOp::{
+        Add, And, Div, Max, MaxNan, Min, MinNan, Mul, MulHi, MulWide, Or, Rem, Shl, Shr, Sub, Xor,
+    };
     match op {
         And => Some(Interval {
             least: a.least.min(b.least),
@@ -282,7 +284,8 @@ fn logic(op: BinaryOp, a: Interval, b: Interval) -> Option<Interval> {
             least: a.least.max(b.least),
             greatest: a.greatest.max(b.greatest),
         }),
-        Add | Sub | Mul | MulHi | MulWide | Div | Rem | Min | Max | Xor | Shl | Shr => None,
+        Add | Sub | Mul | MulHi | MulWide | Div | Rem | Min | Max | MinNan | MaxNan | Xor | Shl
+        | Shr => None,
     }
 }
 
@@ -330,6 +333,8 @@ mod tests {
                                 BinaryOp::Max => i128::from(x.max(value)),
                                 BinaryOp::MulHi
                                 | BinaryOp::MulWide
+                                | BinaryOp::MinNan
+                                | BinaryOp::MaxNan
                                 | BinaryOp::Or
                                 | BinaryOp::Xor => unreachable!("not in the list"),
                             };

@@ -189,7 +189,9 @@ fn collective(value: Uniformity, mask: Operand) -> Uniformity {
 }
 
 fn binary(op: BinaryOp, a: Uniformity, b: Operand, b_value: Uniformity) -> Uniformity {
-    use BinaryOp::{Add, And, Div, Max, Min, Mul, MulHi, MulWide, Or, Rem, Shl, Shr, Sub, Xor};
+    use BinaryOp::{
+        Add, And, Div, Max, MaxNan, Min, MinNan, Mul, MulHi, MulWide, Or, Rem, Shl, Shr, Sub, Xor,
+    };
     let plain = Uniformity::Same(a.group().min(b_value.group()));
     let (Uniformity::Thread(shift), Operand::Int(n)) = (a, b) else {
         return plain;
@@ -199,7 +201,8 @@ fn binary(op: BinaryOp, a: Uniformity, b: Operand, b_value: Uniformity) -> Unifo
         Div if n > 0 && n.count_ones() == 1 => Uniformity::Thread(shift + n.trailing_zeros()),
         And => Uniformity::Same(shift.saturating_add(n.trailing_zeros()).min(WHOLE)),
         Add | Sub if n == 0 => a,
-        Add | Sub | Mul | MulHi | MulWide | Div | Rem | Min | Max | Or | Xor | Shl | Shr => plain,
+        Add | Sub | Mul | MulHi | MulWide | Div | Rem | Min | Max | MinNan | MaxNan | Or | Xor
+        | Shl | Shr => plain,
     }
 }
 

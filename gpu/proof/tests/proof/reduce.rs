@@ -198,6 +198,142 @@ fn law_prefetched_turns_have_the_same_bits() {
     println!("law reduce.prefetched: {cases} cases");
 }
 
+/// Bits of floats of 16 bits: drawn ones, many zeros of both signs, subnormals, infinities and NaN of any bits. Columns differ in what
+/// they have, so that some have zeros alone, infinities alone, or NaN alone.
+fn words(infinity: u16, [rows, middle, columns]: [usize; 3]) -> Vec<u16> {
+    let (sign, nan) = (0x8000, infinity | 1);
+    let few = [
+        [0, sign, 0, sign],
+        [sign, sign, sign, sign],
+        [
+            infinity | sign,
+            infinity | sign,
+            infinity | sign,
+            infinity | sign,
+        ],
+        [nan | sign, nan, 0x7fff, 0xfffe],
+        [1, sign | 1, 0, sign],
+        [infinity, infinity | sign, 0x1234, 0x9234],
+        [nan | sign, infinity, 0x1234, infinity | sign],
+    ];
+    let mut all = Vec::new();
+    for at in 0..rows * middle * columns {
+        let drawn = ((at as u32).wrapping_mul(0x9e37_79b9) >> 11) as u16;
+        let column = at % columns;
+        all.push(match few.get(column) {
+            Some(few) => few[usize::from(drawn) % 4],
+            None if column % 3 == 0 => drawn,
+            // Numbers alone.
+            None if drawn & infinity == infinity => drawn ^ (infinity & 0x4000),
+            None => drawn,
+        });
+    }
+    all
+}
+
+/// The bits of the results, and the indices.
+type Best = (Vec<u64>, Vec<i32>);
+
+/// The bits of the results of a function of the best along modes of a tensor, and the indices, by some plans of an architecture.
+fn best_of<T: GemmElement>(
+    arch: Arch,
+    x: &[T],
+    extents: [usize; 3],
+    (function, modes): (ReduceFunction, &[usize]),
+) -> Result<Vec<Best>, Error> {
+    let shape = [0, 1, 2].map(|mode| {
+        if modes.contains(&mode) {
+            1
+        } else {
+            extents[mode] as i64
+        }
+    });
+    let results = shape.iter().product::<i64>() as usize;
+    let mut all = Vec::new();
+    for (parts, prefetches) in [(1, false), (1, true), (3, false), (3, true)] {
+        let found = testing::in_every_schedule(arch, 2, |device| {
+            let from = device.upload(x)?;
+            let from = from.view(extents.map(|extent| extent as i64))?;
+            let mut values = device.zeros::<T>(results)?;
+            let mut indices = device.zeros::<i32>(results)?;
+            let y = values.view_mut(&shape[..])?;
+            let at = indices.view_mut(&shape[..])?;
+            let call = if function.is_index() {
+                Reduce::index(function, &from, modes[0], &at).values(&y)
+            } else {
+                Reduce::new(function, &from, modes, &y)
+            };
+            let call = call.prepare_with(|problem| {
+                let plan = ReducePlan::fastest(problem)?;
+                let keeps_inner = plan.operands.keeps_inner;
+                let across = if keeps_inner { 4 } else { plan.across };
+                let along = if keeps_inner { 8 } else { plan.along };
+                Ok(ReducePlan {
+                    rows: plan.rows.max(32 / (across * along)),
+                    across,
+                    along,
+                    accesses: 2,
+                    parts,
+                    last_adds: true,
+                    parts_inner: plan.turns_inner,
+                    prefetches: prefetches && !plan.turns_inner,
+                    ..plan
+                })
+            })?;
+            call.run(device)?;
+            drop(call);
+            let bits = values.download()?.into_iter().map(|x| x.to_f64().to_bits());
+            Ok((bits.collect::<Vec<u64>>(), indices.download()?))
+        })?;
+        all.push(found);
+    }
+    Ok(all)
+}
+
+/// Ampere and Hopper compare floats of 16 bits in pairs by one instruction, and other architectures one by one in f32: maxima, minima,
+/// sizes, indices and values have the same bits, of NaN, infinities, subnormals and zeros of both signs.
+#[test]
+fn law_pairs_have_the_bits_of_single_elements() {
+    fn check<T: GemmElement>(infinity: u16, of_bits: fn(u16) -> T) -> usize {
+        let extents = [37, 3, 24];
+        let x: Vec<T> = words(infinity, extents).into_iter().map(of_bits).collect();
+        let mut cases = 0;
+        for function in [
+            ReduceFunction::Max,
+            ReduceFunction::Min,
+            ReduceFunction::AbsMax,
+            ReduceFunction::ArgMax,
+            ReduceFunction::ArgMin,
+        ] {
+            for modes in [&[0][..], &[1], &[2], &[0, 1, 2]] {
+                if function.is_index() && modes.len() > 1 {
+                    continue;
+                }
+                let of = |arch| best_of(arch, &x, extents, (function, modes));
+                let single = of(Arch::Sm70).unwrap_or_else(|why| panic!("{function}: {why}"));
+                assert!(
+                    single.iter().all(|found| *found == single[0]),
+                    "{function} along {modes:?}"
+                );
+                for arch in [Arch::Sm80, Arch::Sm90a] {
+                    let pairs = of(arch).unwrap_or_else(|why| panic!("{function}: {why}"));
+                    assert_eq!(
+                        pairs,
+                        single,
+                        "{function} of {} along {modes:?}, {arch}",
+                        T::TY
+                    );
+                    cases += pairs.len();
+                }
+            }
+        }
+        cases
+    }
+    let bf16 = check(half::bf16::INFINITY.to_bits(), half::bf16::from_bits);
+    let f16 = check(half::f16::INFINITY.to_bits(), half::f16::from_bits);
+    println!("law reduce.pairs: {} cases", bf16 + f16);
+}
+
 /// The functions that have parts of the types of a tensor's elements.
 fn every_function(ty: Ty) -> impl Iterator<Item = ReduceFunction> {
     let problem = move |function| ReduceProblem::new(function, ty, &[9, 9], &[0]);

@@ -255,13 +255,17 @@ impl Exec<'_, '_, '_> {
         [a, b]: [Guard; 2],
         mask: u32,
     ) -> Result<(), Fault> {
-        use BinaryOp::{Add, And, Div, Max, Min, Mul, MulHi, MulWide, Or, Rem, Shl, Shr, Sub, Xor};
+        use BinaryOp::{
+            Add, And, Div, Max, MaxNan, Min, MinNan, Mul, MulHi, MulWide, Or, Rem, Shl, Shr, Sub,
+            Xor,
+        };
         let (a, b) = (self.guard(a, mask)?, self.guard(b, mask)?);
         let holds = match op {
             And => a & b,
             Or => a | b,
             Xor => a ^ b,
-            Add | Sub | Mul | MulHi | MulWide | Div | Rem | Min | Max | Shl | Shr => {
+            Add | Sub | Mul | MulHi | MulWide | Div | Rem | Min | Max | MinNan | MaxNan | Shl
+            | Shr => {
                 return Err(self.unsupported(format_args!("{} of predicates", op.ptx())));
             }
         };

@@ -95,6 +95,14 @@ fn fused(a: f64, b: f64, c: f64) -> f64 {
     }
 }
 
+/// The smaller (or larger), -0 before +0, or NaN if one of the two is.
+fn least_or_nan(a: f64, b: f64, larger: bool) -> f64 {
+    if a.is_nan() || b.is_nan() {
+        return f64::NAN;
+    }
+    least(a, b, larger)
+}
+
 fn unary_of<T: Format>(op: UnaryOp) -> Option<fn(u64) -> u64> {
     Some(match op {
         UnaryOp::Neg => |a| T::bits(-T::of(a)),
@@ -114,7 +122,9 @@ fn unary_of<T: Format>(op: UnaryOp) -> Option<fn(u64) -> u64> {
 }
 
 fn binary_of<T: Format>(op: BinaryOp) -> Option<fn(u64, u64) -> u64> {
-    use BinaryOp::{Add, And, Div, Max, Min, Mul, MulHi, MulWide, Or, Rem, Shl, Shr, Sub, Xor};
+    use BinaryOp::{
+        Add, And, Div, Max, MaxNan, Min, MinNan, Mul, MulHi, MulWide, Or, Rem, Shl, Shr, Sub, Xor,
+    };
     Some(match op {
         Add => |a, b| T::bits(T::of(a) + T::of(b)),
         Sub => |a, b| T::bits(T::of(a) - T::of(b)),
@@ -122,6 +132,8 @@ fn binary_of<T: Format>(op: BinaryOp) -> Option<fn(u64, u64) -> u64> {
         Div => |a, b| T::bits(T::of(a) / T::of(b)),
         Min => |a, b| T::bits(least(T::of(a), T::of(b), false)),
         Max => |a, b| T::bits(least(T::of(a), T::of(b), true)),
+        MinNan => |a, b| T::bits(least_or_nan(T::of(a), T::of(b), false)),
+        MaxNan => |a, b| T::bits(least_or_nan(T::of(a), T::of(b), true)),
         MulHi | MulWide | Rem | And | Or | Xor | Shl | Shr => return None,
     })
 }

@@ -75,6 +75,7 @@ macro_rules! integer {
                         b if b < BITS => bits(a as Int >> b),
                         _ => bits((a as Int >> (BITS - 1)) >> 1),
                     },
+                    BinaryOp::MinNan | BinaryOp::MaxNan => return None,
                 })
             }
 

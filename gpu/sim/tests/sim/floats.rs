@@ -88,9 +88,12 @@ fn floats_with_two_and_three_sources() {
             BinaryOp::Mul,
             BinaryOp::Min,
             BinaryOp::Max,
+            BinaryOp::MinNan,
+            BinaryOp::MaxNan,
             BinaryOp::Div,
         ] {
-            if op == BinaryOp::Div && ty.bits() == 16 {
+            let keeps_nan = matches!(op, BinaryOp::MinNan | BinaryOp::MaxNan);
+            if op == BinaryOp::Div && ty.bits() == 16 || keeps_nan && ty == Type::F64 {
                 continue;
             }
             let found = each(&triples, ty, |k, [a, b, _]| k.binary(op, ty, a, b));
@@ -105,6 +108,14 @@ fn floats_with_two_and_three_sources() {
                         *t,
                         |[a, b, _]| lesser(a, b, false),
                         |[a, b, _]| lesser(a.into(), b.into(), false) as f32,
+                    ),
+                    BinaryOp::MinNan | BinaryOp::MaxNan => rounded(
+                        ty,
+                        *t,
+                        |[a, b, _]| lesser_or_nan(a, b, op == BinaryOp::MaxNan),
+                        |[a, b, _]| {
+                            lesser_or_nan(a.into(), b.into(), op == BinaryOp::MaxNan) as f32
+                        },
                     ),
                     _ => rounded(
                         ty,
@@ -134,6 +145,14 @@ fn floats_with_two_and_three_sources() {
         }
     }
     println!("law sim.float_arithmetic: {cases} cases");
+}
+
+/// The smaller or larger, -0 before 0; a NaN if there is one.
+fn lesser_or_nan(a: f64, b: f64, larger: bool) -> f64 {
+    if a.is_nan() || b.is_nan() {
+        return f64::NAN;
+    }
+    lesser(a, b, larger)
 }
 
 /// The smaller or larger, -0 before 0, a number before a NaN.

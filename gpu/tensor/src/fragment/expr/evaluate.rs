@@ -282,6 +282,9 @@ fn binary(op: BinaryOp, ty: Ty, a: u64, b: u64) -> u64 {
             BinaryOp::Div => x / y,
             BinaryOp::Min => least(x, y, false),
             BinaryOp::Max => least(x, y, true),
+            BinaryOp::MinNan | BinaryOp::MaxNan if x.is_nan() || y.is_nan() => f64::NAN,
+            BinaryOp::MinNan => least(x, y, false),
+            BinaryOp::MaxNan => least(x, y, true),
             _ => f64::NAN,
         };
         return of.encode(z, Rounding::Nearest);
@@ -303,7 +306,7 @@ fn binary(op: BinaryOp, ty: Ty, a: u64, b: u64) -> u64 {
         BinaryOp::Shl if by >= ty.bits() => 0,
         BinaryOp::Shl => x << by,
         BinaryOp::Shr => x >> by.min(ty.bits()),
-        BinaryOp::MulHi | BinaryOp::MulWide => 0,
+        BinaryOp::MulHi | BinaryOp::MulWide | BinaryOp::MinNan | BinaryOp::MaxNan => 0,
     };
     z as u64 & mask(ty)
 }

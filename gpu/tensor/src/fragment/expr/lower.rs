@@ -419,7 +419,9 @@ impl<'k> Lower<'k> {
             BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul => {
                 ty == Ty::F16 || self.k.target() >= Arch::Sm80
             }
-            BinaryOp::Min | BinaryOp::Max => self.k.target() >= Arch::Sm80,
+            BinaryOp::Min | BinaryOp::Max | BinaryOp::MinNan | BinaryOp::MaxNan => {
+                self.k.target() >= Arch::Sm80
+            }
             _ => false,
         }
     }

@@ -213,6 +213,46 @@ impl Expr {
         Expr::binary(BinaryOp::Max, self, other)
     }
 
+    /// Builds the smaller of two floats, or NaN if one of them is. Its instruction exists from Ampere on, for `f32` and 16-bit floats.
+    ///
+    /// ```
+    /// # use colex_tensor::prelude::*;
+    /// let least = Expr::input(0, Ty::F32).min_nan(Expr::input(1, Ty::F32));
+    /// let of = |x: f32, y: f32| least.evaluate(&[x, y].map(|x| u64::from(x.to_bits())));
+    /// assert_eq!(of(7.0, 5.0)?, u64::from(5_f32.to_bits()));
+    /// assert!(f32::from_bits(of(7.0, f32::NAN)? as u32).is_nan());
+    /// # Ok::<(), colex_tensor::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Builder::finish`](crate::Builder::finish) fails if an expression with this operation is used whose operands have two
+    /// types, or are integers or of `f64`, or before Ampere.
+    #[track_caller]
+    pub fn min_nan(&self, other: impl Into<Expr>) -> Expr {
+        Expr::binary(BinaryOp::MinNan, self, other)
+    }
+
+    /// Builds the larger of two floats, or NaN if one of them is. Its instruction exists from Ampere on, for `f32` and 16-bit floats.
+    ///
+    /// ```
+    /// # use colex_tensor::prelude::*;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let x = k.fragment(Ty::Bf16, "_4:_1");
+    /// k.fill(&x, 1.0);
+    /// k.assign(&x, Expr::from(&x).max_nan(2.0));
+    /// assert!(k.finish()?.kernel.ptx()?.contains("max.NaN.bf16x2"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As of [`min_nan`](Expr::min_nan).
+    #[track_caller]
+    pub fn max_nan(&self, other: impl Into<Expr>) -> Expr {
+        Expr::binary(BinaryOp::MaxNan, self, other)
+    }
+
     /// Builds `self * factor + term`: rounded once in a float type, modulo 2^bits in an integer type.
     ///
     /// ```

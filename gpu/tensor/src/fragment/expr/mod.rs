@@ -18,7 +18,7 @@
 //! | operation | result |
 //! |---|---|
 //! | `+ - * /`, [`Expr::fma`], [`Expr::sqrt`] | rounded once to nearest even, in every float type, as `half_t` of CUTLASS does |
-//! | `min`, `max`, `abs`, `-x`, comparisons, [`Mask::select`] | exact; `min` and `max` prefer a number to a NaN |
+//! | `min`, `max`, `abs`, `-x`, comparisons, [`Mask::select`] | exact; `min` and `max` prefer a number to a NaN, `min_nan` and `max_nan` the NaN |
 //! | [`Expr::recip`], [`Expr::rsqrt`], [`Expr::exp2`], [`Expr::log2`], [`Expr::sin`], [`Expr::cos`], [`Expr::tanh_approx`] | one approximate instruction in `f32` (PTX ISA 9.7.3); a 16-bit float is computed in `f32` and rounded once |
 //! | [`Expr::exp`], [`Expr::log`], [`Expr::sigmoid`], [`Expr::silu`], [`Expr::tanh`], [`Expr::erf`], [`Expr::gelu`], [`Expr::gelu_tanh`] | a few operations in `f32`, and one rounding to a 16-bit type |
 //! | `+ - *` of integers | modulo 2^bits; `/` and `%` toward zero |
@@ -217,6 +217,7 @@ fn binary_class(op: BinaryOp) -> Option<bool> {
         | BinaryOp::Div
         | BinaryOp::Min
         | BinaryOp::Max => None,
+        BinaryOp::MinNan | BinaryOp::MaxNan => Some(true),
         BinaryOp::MulHi
         | BinaryOp::MulWide
         | BinaryOp::Rem
@@ -384,6 +385,10 @@ impl Expr {
             match (op, ty) {
                 (BinaryOp::MulHi | BinaryOp::MulWide, _) => {
                     let why = format!("{}: convert to the wider type and multiply there", op.ptx());
+                    return Err(ErrorKind::operands("expression", why));
+                }
+                (BinaryOp::MinNan | BinaryOp::MaxNan, Some(Ty::F64)) => {
+                    let why = format!("{} of f64: it is for f32, f16 and bf16", op.ptx());
                     return Err(ErrorKind::operands("expression", why));
                 }
                 (_, Some(ty)) => check_type(op.ptx(), ty, binary_class(op))?,
