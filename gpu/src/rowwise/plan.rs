@@ -54,7 +54,9 @@ pub struct RowwisePlan {
     pub storage: RowStorage,
     /// Whether the warps of a row meet once, in place of twice for its totals. In a softmax, each warp takes the powers under its own
     /// maximum; the warps exchange the maximum with the sum, and the results are multiplied by the power of the difference of both
-    /// maxima, so that they differ in the last bits. In an RMSNorm, rows that follow each other exchange through memory in turn.
+    /// maxima, so that they differ in the last bits. In a layer norm, each warp takes the squares of the differences from its own mean; the
+    /// warps exchange the sums of both, and the results differ in the last bits too. In an RMSNorm, rows that follow each other exchange
+    /// through memory in turn.
     pub meets_once: bool,
 }
 
@@ -424,9 +426,9 @@ impl RowwisePlan {
     /// an H200 (`PERFORMANCE.md`). On Hopper, a block has rows of whole vectors up to 32 KiB in registers too. Longer ones are read again
     /// in passes, and shared memory keeps eight turns of each block. One block has a row of up to 128 KiB, two have 256 KiB, and eight have
     /// 512 KiB and more. A row of more than 128 KiB and up to 256 KiB in `f32` has a cluster of four. [`fastest_on`] weighs it against
-    /// passes, by the rates of a device. A layer norm, which would have three passes, has a cluster up to 512 KiB. The warps of a softmax meet once, unless
-    /// accesses are of one element or only few warps share a row. Rows of fewer than 512 elements of 16 bits that no vector divides are staged
-    /// in shared memory.
+    /// passes, by the rates of a device. A layer norm, which would have three passes, has a cluster up to 512 KiB. The warps of a softmax
+    /// meet once, and those of a layer norm whose rows are in registers, unless accesses are of one element or only few warps share a row.
+    /// Rows of fewer than 512 elements of 16 bits that no vector divides are staged in shared memory.
     ///
     /// [`fastest_on`]: RowwisePlan::fastest_on
     ///
@@ -445,11 +447,11 @@ impl RowwisePlan {
     /// It differs from [`fastest`](RowwisePlan::fastest) where a cluster of four blocks would have one row after the other. Its blocks
     /// wait for each other at the end of a row, 1.2 us in which the memory does nothing. A second pass costs as much as reading 0.6 of
     /// the row again, which takes less time the faster the memory is. So a fast memory has passes, and a slower one has the cluster. The
-    /// `explain` of a call says both times. From 4 TB per second on, a block has two rows of a layer norm, and registers and shared memory
-    /// hold the rows of a softmax or log-softmax together ([`RowStorage::Divided`]), if a row has more than 64 KiB and at most 512 KiB in
-    /// `f32`, or more than 32 KiB and at most 256 KiB in a type of 16 bits. Below this rate, two groups of threads take rows of `f32` of more
-    /// than 256 KiB and at most 512 KiB in turn ([`RowStorage::Alternating`]), and one block keeps all of a row of a softmax of 96 to 128
-    /// KiB.
+    /// `explain` of a call says both times. From 4 TB per second on, a layer norm of rows of up to 32 KiB has no row ahead, and registers
+    /// and shared memory hold the rows of a softmax or log-softmax together ([`RowStorage::Divided`]), if a row has more than 64 KiB and at
+    /// most 512 KiB in `f32`, or more than 32 KiB and at most 256 KiB in a type of 16 bits. Below this rate, two groups of threads take rows
+    /// of `f32` of more than 256 KiB and at most 512 KiB in turn ([`RowStorage::Alternating`]), and one block keeps all of a row of a softmax
+    /// of 96 to 128 KiB.
     ///
     /// Rows of more than 512 KiB in `f32`, and of 512 KiB and more in a type of 16 bits, of a softmax or log-softmax of 64 MiB and more are
     /// held by teams of blocks ([`RowStorage::Teams`]), if a model finds that faster than passes: a block loses 1.4 us of each row to the
@@ -843,9 +845,16 @@ impl RowwisePlan {
     }
 
     /// Whether the warps of a row meet once by default. Single accesses were slower so on an H200 (f32 of 4097: 0.966 of a copy with two
-    /// meetings and 0.958 with one), and an RMSNorm was too (0.964 and 0.961).
+    /// meetings and 0.958 with one), and an RMSNorm was too (0.964 and 0.961). For a layer norm that is predicted, and only of rows in
+    /// registers.
     fn is_better_once(&self) -> bool {
-        self.has_powers() && self.vector > 1 && self.has_scratch()
+        let is_held = matches!(
+            self.storage,
+            RowStorage::Registers | RowStorage::Ahead { .. }
+        );
+        let is_layer_norm = self.operands.function == RowFunction::LayerNorm;
+        let has_two_totals = self.has_powers() || is_layer_norm && is_held;
+        has_two_totals && self.vector > 1 && self.has_scratch()
     }
 
     /// Whether the function takes powers of the elements.
@@ -1071,24 +1080,18 @@ impl RowwisePlan {
         if !is_held_well || is_read_again() == Some(true) {
             return None;
         }
-        // Other blocks of the multiprocessor load while one of a launch of all rows computes. A layer norm, whose threads meet once
-        // more, was slower so (0.73 of a copy in place of 0.94).
         // Two smaller blocks beside each other wait at their barriers in turn.
         let beside = if 2 * part <= AHEAD_BYTES { 2 } else { 1 };
-        // On an H200, a layer norm was faster with two rows beside each other in one block (0.89 of a copy in place of 0.87).
-        let rows = match beside {
-            2 if is_layer_norm && is_fast && blocks == 1 => 2,
-            _ => 1,
-        };
-        let threads = AHEAD_THREADS / beside / rows;
+        let threads = AHEAD_THREADS / beside;
         let plan = RowwisePlan {
             threads,
-            rows,
             accesses: div_up(problem.columns(), self.vector * threads * blocks),
             blocks,
             ..self
         };
-        if beside == 2 && blocks == 1 && !is_layer_norm {
+        // Other blocks of the multiprocessor load while one of a launch of all rows computes. A layer norm whose warps met twice was
+        // slower so on an H100 (0.73 of a copy in place of 0.94). One whose warps meet once is predicted to be faster so on a fast memory.
+        if beside == 2 && blocks == 1 && (is_fast || !is_layer_norm) {
             return Some(plan);
         }
         let most_ahead = match blocks {
@@ -1096,7 +1099,7 @@ impl RowwisePlan {
             _ => MOST_AHEAD,
         };
         let shared = Limits::of(arch).shared as i64 / beside - RESERVED;
-        let slots = shared / (rows * plan.chunk() * size + 1);
+        let slots = shared / (plan.chunk() * size + 1);
         let multiprocessors = i64::from(Limits::of(arch).multiprocessors);
         Some(RowwisePlan {
             storage: RowStorage::Ahead {
@@ -1198,6 +1201,15 @@ impl RowwisePlan {
         let shared = shared.saturating_add(DIVIDED_TOTALS) as u64;
         let beside = Limits::of(arch).blocks_of_multiprocessor(threads as u64, shared) as i64;
         beside.min(DIVIDED_THREADS / threads.max(1)).max(1)
+    }
+
+    /// Returns whether the assembler leaves registers for a second block of a layer norm's 512 threads on a multiprocessor: at most 64 for a
+    /// thread.
+    pub(crate) fn has_blocks_beside(&self) -> bool {
+        let is_layer_norm = self.operands.function == RowFunction::LayerNorm;
+        let elements = product([self.vector, self.accesses]);
+        let is_held = self.storage == RowStorage::Registers && elements <= AHEAD_ELEMENTS;
+        is_layer_norm && self.meets_once && is_held && self.threads_of_block() == AHEAD_THREADS / 2
     }
 
     /// Returns the columns that a block has at once.
@@ -1415,10 +1427,21 @@ impl RowwisePlan {
             let what = "number of threads of a block of a cluster";
             check.number(what, self.threads, [WARP, MOST_THREADS, WARP])?;
         }
-        let is_layer_norm = operands.function == RowFunction::LayerNorm;
-        if self.meets_once && (is_layer_norm || !self.has_scratch()) {
+        if self.meets_once && !self.has_scratch() {
             return check.refuse(
-                "warps meet once only where 8 and more, a cluster or shifted rows exchange totals, and not in a layer norm",
+                "warps meet once only where 8 and more, a cluster or shifted rows exchange totals",
+            );
+        }
+        let has_moments = matches!(
+            self.storage,
+            RowStorage::Registers
+                | RowStorage::Ahead { .. }
+                | RowStorage::Divided { .. }
+                | RowStorage::Passes { .. }
+        );
+        if self.meets_once && operands.function == RowFunction::LayerNorm && !has_moments {
+            return check.refuse(
+                "warps of a layer norm meet once only if rows are neither shifted nor taken in turn",
             );
         }
         self.check_storage(&check, arch)?;
@@ -1596,7 +1619,9 @@ impl RowwisePlan {
             | RowStorage::Staged
             | RowStorage::Passes { .. } => false,
         };
-        self.blocks > 1 || has_own || self.rows == 1 && self.threads >= MANY_WARPS * WARP
+        // A block of several rows has memory for the warps of each only where they meet once.
+        let has_memory = self.rows == 1 || self.meets_once;
+        self.blocks > 1 || has_own || has_memory && self.threads >= MANY_WARPS * WARP
     }
 
     /// Checks that the plan is for a problem.
