@@ -447,7 +447,7 @@ impl RowwisePlan {
     /// It differs from [`fastest`](RowwisePlan::fastest) where a cluster of four blocks would have one row after the other. Its blocks
     /// wait for each other at the end of a row, 1.2 us in which the memory does nothing. A second pass costs as much as reading 0.6 of
     /// the row again, which takes less time the faster the memory is. So a fast memory has passes, and a slower one has the cluster. The
-    /// `explain` of a call says both times. From 4 TB per second on, a layer norm of rows of up to 32 KiB has no row ahead, and registers
+    /// `explain` of a call says both times. From 4 TB per second on, a block has two rows of a layer norm, and registers
     /// and shared memory hold the rows of a softmax or log-softmax together ([`RowStorage::Divided`]), if a row has more than 64 KiB and at
     /// most 512 KiB in `f32`, or more than 32 KiB and at most 256 KiB in a type of 16 bits. Below this rate, two groups of threads take rows
     /// of `f32` of more than 256 KiB and at most 512 KiB in turn ([`RowStorage::Alternating`]), and one block keeps all of a row of a softmax
@@ -845,15 +845,16 @@ impl RowwisePlan {
     }
 
     /// Whether the warps of a row meet once by default. Single accesses were slower so on an H200 (f32 of 4097: 0.966 of a copy with two
-    /// meetings and 0.958 with one), and an RMSNorm was too (0.964 and 0.961). For a layer norm that is predicted, and only of rows in
-    /// registers.
+    /// meetings and 0.958 with one), and an RMSNorm was too (0.964 and 0.961). A layer norm of one row in a block was faster so, with rows in
+    /// registers (0.980 and 0.974 of 5120 numbers with a residual) and with one ahead (0.886 and 0.877 of 16384), and with two rows in
+    /// a block slower (0.869 and 0.897).
     fn is_better_once(&self) -> bool {
         let is_held = matches!(
             self.storage,
             RowStorage::Registers | RowStorage::Ahead { .. }
         );
         let is_layer_norm = self.operands.function == RowFunction::LayerNorm;
-        let has_two_totals = self.has_powers() || is_layer_norm && is_held;
+        let has_two_totals = self.has_powers() || is_layer_norm && is_held && self.rows == 1;
         has_two_totals && self.vector > 1 && self.has_scratch()
     }
 
@@ -1082,16 +1083,24 @@ impl RowwisePlan {
         }
         // Two smaller blocks beside each other wait at their barriers in turn.
         let beside = if 2 * part <= AHEAD_BYTES { 2 } else { 1 };
-        let threads = AHEAD_THREADS / beside;
+        // On an H200, a layer norm was the fastest with two rows beside each other in one block, another two ahead and warps that meet
+        // twice (0.893 and 0.897 of a copy). One row by 512 threads whose warps meet once was at 0.882 without a row ahead and at
+        // 0.886 with one; whose warps meet twice, at 0.58 and 0.88.
+        let rows = match beside {
+            2 if is_layer_norm && is_fast && blocks == 1 => 2,
+            _ => 1,
+        };
+        let threads = AHEAD_THREADS / beside / rows;
         let plan = RowwisePlan {
+            rows,
             threads,
             accesses: div_up(problem.columns(), self.vector * threads * blocks),
             blocks,
             ..self
         };
         // Other blocks of the multiprocessor load while one of a launch of all rows computes. A layer norm whose warps met twice was
-        // slower so on an H100 (0.73 of a copy in place of 0.94). One whose warps meet once is predicted to be faster so on a fast memory.
-        if beside == 2 && blocks == 1 && (is_fast || !is_layer_norm) {
+        // slower so on an H100 (0.73 of a copy in place of 0.94).
+        if beside == 2 && blocks == 1 && !is_layer_norm {
             return Some(plan);
         }
         let most_ahead = match blocks {
@@ -1099,7 +1108,7 @@ impl RowwisePlan {
             _ => MOST_AHEAD,
         };
         let shared = Limits::of(arch).shared as i64 / beside - RESERVED;
-        let slots = shared / (plan.chunk() * size + 1);
+        let slots = shared / (rows * plan.chunk() * size + 1);
         let multiprocessors = i64::from(Limits::of(arch).multiprocessors);
         Some(RowwisePlan {
             storage: RowStorage::Ahead {
