@@ -179,9 +179,6 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
     if matches!(plan.storage, RowStorage::Divided { .. }) {
         k.min_blocks(plan.beside(arch) as u32);
     }
-    if plan.has_blocks_beside() {
-        k.min_blocks(2);
-    }
     let is_one_mode = plan.is_one_mode();
     let layouts = if is_one_mode {
         vec![shifted(1 << 16)?; operands.tensors().count()]

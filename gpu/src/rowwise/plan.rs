@@ -1212,15 +1212,6 @@ impl RowwisePlan {
         beside.min(DIVIDED_THREADS / threads.max(1)).max(1)
     }
 
-    /// Returns whether the assembler leaves registers for a second block of a layer norm's 512 threads on a multiprocessor: at most 64 for a
-    /// thread.
-    pub(crate) fn has_blocks_beside(&self) -> bool {
-        let is_layer_norm = self.operands.function == RowFunction::LayerNorm;
-        let elements = product([self.vector, self.accesses]);
-        let is_held = self.storage == RowStorage::Registers && elements <= AHEAD_ELEMENTS;
-        is_layer_norm && self.meets_once && is_held && self.threads_of_block() == AHEAD_THREADS / 2
-    }
-
     /// Returns the columns that a block has at once.
     pub(crate) fn chunk(&self) -> i64 {
         match self.storage {
