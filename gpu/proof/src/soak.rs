@@ -19,6 +19,23 @@ pub fn draws(usual: usize) -> usize {
     draws_with(std::env::var(FACTOR).ok().as_deref(), usual)
 }
 
+/// Returns whether a law takes the case `index` of an enumeration: each `step`-th one, and all if [`FACTOR`] holds a number above 1.
+///
+/// ```
+/// use colex_proof::soak::takes_with;
+///
+/// assert_eq!((0..6).filter(|&i| takes_with(None, 3, i)).collect::<Vec<_>>(), [0, 3]);
+/// assert!((0..6).all(|i| takes_with(Some("10"), 3, i)));
+/// ```
+pub fn takes(step: usize, index: usize) -> bool {
+    takes_with(std::env::var(FACTOR).ok().as_deref(), step, index)
+}
+
+/// Returns the same for the text of the variable.
+pub fn takes_with(factor: Option<&str>, step: usize, index: usize) -> bool {
+    draws_with(factor, 1) > 1 || index.is_multiple_of(step.max(1))
+}
+
 /// Returns the same for the text of the variable.
 pub fn draws_with(factor: Option<&str>, usual: usize) -> usize {
     let factor = factor.and_then(|text| text.parse::<usize>().ok());

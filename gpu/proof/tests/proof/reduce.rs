@@ -19,7 +19,7 @@ fn simulator(arch: Arch, seed: u64) -> Device {
 
 /// How many cases a law draws for each architecture.
 fn rounds() -> usize {
-    draws(40)
+    draws(24)
 }
 
 /// Types, shapes, modes, strides, alignments, NaN and infinities, and plans, under several schedules.

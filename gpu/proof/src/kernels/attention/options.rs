@@ -10,6 +10,7 @@ use half::f16;
 
 use super::{Expected, sinks};
 use crate::kernels::sequences::{DrawnCall, PackedRows, compact};
+use crate::soak::takes;
 use crate::sweep::Random;
 
 /// How many combinations ran, and how many were refused.
@@ -261,14 +262,16 @@ fn rows_of(all: &[f16], rows: [i64; 2]) -> Vec<f16> {
 
 /// Computes every combination of packed queries, packed keys, keys in pages, masks, a soft-cap, the log-sum-exp, sinks and methods, by
 /// `run` and by `prepare`, and compares every element. A combination is refused only if it has offsets and pages of keys, which
-/// contradict each other, or if the device has no kernel of the method.
+/// contradict each other, or if the device has no kernel of the method. Takes each `step`-th combination where a law is not asked for
+/// more than usual ([`takes`]).
 ///
 /// # Errors
 ///
 /// Returns the first combination whose result or error is another, in words.
-pub fn check_options(device: &Device) -> Result<RunAndRefused, String> {
+pub fn check_options(device: &Device, step: usize) -> Result<RunAndRefused, String> {
     let mut r = Random::of(53, "options");
     let mut counts = [0; 2];
+    let mut number = 0;
     let methods = [
         None,
         Some(AttentionMethod::Ampere),
@@ -279,6 +282,10 @@ pub fn check_options(device: &Device) -> Result<RunAndRefused, String> {
         for (scores, method) in
             (Scores::all().iter()).flat_map(|scores| methods.map(|method| (scores, method)))
         {
+            number += 1;
+            if !takes(step, number) {
+                continue;
+            }
             let expected = tensors.expected(scores);
             let what = format!("{}, {method:?}", expected.what);
             let found = tensors.with_call(scores, |call| {

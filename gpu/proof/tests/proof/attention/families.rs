@@ -2,6 +2,7 @@
 
 use colex_gpu::sim::Schedule;
 use colex_proof::kernels::attention::families::{Cover, cover};
+use colex_proof::soak::takes;
 
 /// Traits that some drawn plan has.
 const TRAITS: [&str; 35] = [
@@ -66,7 +67,8 @@ fn law_every_family_of_plans_turns_its_rings_twice() {
             found.unwrap_or_else(|why| panic!("{why}"))
         };
         let first = run(Schedule::Latest, true);
-        for schedule in [Schedule::Earliest, Schedule::Random(2 + i as u64)] {
+        let others = [Schedule::Earliest, Schedule::Random(2 + i as u64)];
+        for (_, schedule) in (others.into_iter().enumerate()).filter(|(j, _)| takes(2, i + j)) {
             assert!(
                 run(schedule, false) == first,
                 "{family}: {schedule:?} has other bits"
@@ -74,7 +76,7 @@ fn law_every_family_of_plans_turns_its_rings_twice() {
         }
     }
     println!(
-        "law attention.families: {} plans in 3 schedules, {} kinds, {} pairs of traits",
+        "law attention.families: {} plans in the latest schedule and one or both others, {} kinds, {} pairs of traits",
         of_all.families.len(),
         of_all.kinds,
         of_all.pairs

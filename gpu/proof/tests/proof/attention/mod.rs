@@ -14,7 +14,7 @@ use colex_gpu::testing::Output;
 use colex_gpu::{Device, Element, LaunchArg, Load, View, ViewMut};
 use colex_layout::Layout;
 use colex_proof::kernels::trapped;
-use colex_proof::soak::draws;
+use colex_proof::soak::{draws, takes};
 use colex_proof::sweep::Random;
 use half::{bf16, f16};
 
@@ -593,7 +593,9 @@ fn law_every_combination_of_options_is_computed_or_refused() {
             let found = found.unwrap_or_else(|why| panic!("{arch}: {why}"));
             sums.iter_mut().zip(found).for_each(|(sum, n)| *sum += n);
         };
-        add(&mut of_calls, check_options(&device));
+        // A device of sm_90a has every kernel, and computes every combination; the others compute a share of them.
+        let step = if arch == Arch::Sm90a { 1 } else { 5 };
+        add(&mut of_calls, check_options(&device, step));
         if arch >= Arch::Sm80 {
             add(&mut of_plans, check_plan_options(&device));
         }
@@ -608,7 +610,7 @@ fn law_every_combination_of_options_is_computed_or_refused() {
 /// plan changes nothing: the checks that a GPU runs with more rounds and plans.
 #[test]
 fn law_attention_of_any_numbers_and_fields_is_that_of_the_reference() {
-    let rounds = draws(6);
+    let rounds = draws(3);
     let mut counts = [0; 2];
     for (i, arch) in [Arch::Sm80, Arch::Sm90a].into_iter().enumerate() {
         let options = SimOptions::default().schedule(Schedule::from_seed(i as u64));
@@ -891,7 +893,8 @@ fn law_parts_of_the_keys_are_all_of_them() {
 fn law_attention_that_begins_early_has_the_same_bits() {
     let (ampere, hopper) = (AttentionMethod::Ampere, AttentionMethod::Hopper);
     let mut cases = 0;
-    for problem in serving().into_iter().filter(|of| of.lengths[1] > 0) {
+    let problems = serving().into_iter().filter(|of| of.lengths[1] > 0);
+    for (number, problem) in problems.enumerate() {
         for (method, splits, by_lanes) in [
             (ampere, 1, false),
             (ampere, 3, false),
@@ -917,6 +920,7 @@ fn law_attention_that_begins_early_has_the_same_bits() {
             for (i, (prefetch, beside)) in [(Some(0), 0), (Some(1), 2), (Some(3), 1), (None, 3)]
                 .into_iter()
                 .enumerate()
+                .filter(|(i, _)| takes(2, number + splits as usize / 2 + i))
             {
                 let change = |plan: AttentionPlan| AttentionPlan {
                     splits,
