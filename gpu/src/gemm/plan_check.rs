@@ -5,7 +5,7 @@ use colex_tiled::Operand;
 
 use super::epilogue::convert::{outputs, sum_type};
 use super::operand::shares;
-use super::plan::{Division, GemmPlan, MOST_FIXUP, Operands};
+use super::plan::{Division, GemmPlan, MOST_FIXUP, Operands, WIDTH};
 use super::sm90::{MOST_SHARES, MOST_SHARING, MOST_STEPS};
 use crate::error::{Error, ErrorKind, begins_late, flag};
 use crate::kernels::{GemmProblem, Major};
@@ -81,6 +81,7 @@ impl GemmPlan {
             }
             return self.launched().check_kernel(arch);
         }
+        self.check_columns()?;
         // Threads neither round to tf32 nor load bytes.
         let is_hopper = self.method == GemmMethod::Hopper;
         if self.gather && !(is_hopper && self.operands.ab.bits() == 16) {
@@ -442,6 +443,32 @@ impl GemmPlan {
         let bytes = self.workspace(problem);
         let what = "bytes of workspace for the parts of K";
         self.limit(what, bytes, MOST_WORKSPACE)
+    }
+
+    /// Checks the number of columns of a kernel for several widths, and that the kernel has them.
+    fn check_columns(&self) -> Result<(), Error> {
+        if self.columns == 0 {
+            return Ok(());
+        }
+        let Operands {
+            ab, c, beta, gated, ..
+        } = self.operands;
+        let is_plain = self.schedule == Schedule::Cooperative
+            && self.split == 1
+            && self.cluster[2] == 1
+            && !self.gather
+            && !beta
+            && !gated;
+        let has_halves = ab.bits() == 16 && c.bits() == 16 && self.stages_c();
+        if self.method != GemmMethod::Hopper || !is_plain || !has_halves {
+            return Err(flag(format!(
+                "the plan's kernel has several widths: the Hopper kernel has, of 16-bit elements that TMA loads and stores, by cooperative                  consumers, with K whole, without beta and with one right factor; the plan is of the {} kernel",
+                self.method
+            )));
+        }
+        let [_, widest, _] = self.tile;
+        let least = (widest / 2 / WIDTH + 1) * WIDTH;
+        self.number("columns of a tile", self.columns, least..=widest, WIDTH)
     }
 
     /// Whether there may be a workspace for the parts of K of some clusters' tiles.

@@ -137,6 +137,7 @@ fn numbers(plan: &mut GemmPlan) -> Vec<&mut i64> {
         method: _,
         operands,
         tile,
+        columns,
         stages,
         warps,
         schedule: _,
@@ -160,7 +161,7 @@ fn numbers(plan: &mut GemmPlan) -> Vec<&mut i64> {
     } = operands;
     let lists = tile.iter_mut().chain(warps).chain(cluster).chain(vectors);
     lists
-        .chain([stages, split, undivided])
+        .chain([columns, stages, split, undivided])
         .chain(widths(order))
         .collect()
 }
@@ -322,6 +323,10 @@ impl GemmPlanCase {
             }
         } else if random.one_in(60) {
             plan.division = Division::StreamK;
+        } else if plan.method == GemmMethod::Hopper && random.one_in(3) {
+            let [_, widest, _] = plan.tile;
+            plan.columns = (widest / 2 / 16 + random.one(&[1, 1, 2, 3])).min(widest / 16) * 16;
+            plan.operands.beta &= random.one_in(6);
         }
         plan.early = match plan.method {
             GemmMethod::Hopper | GemmMethod::Gemv => random.one_in(3),
@@ -532,6 +537,7 @@ impl fmt::Display for GemmPlanCase {
             method,
             operands,
             tile,
+            columns,
             stages,
             warps,
             schedule,
@@ -560,7 +566,7 @@ impl fmt::Display for GemmPlanCase {
         write!(
             f,
             "{method} for {} of {call_ab} to {call_c}: {ab} to {c}, {majors:?}, vectors {vectors:?}, beta {beta}, gated {gated}, tile \
-             {tile:?}, {stages} stages, warps {warps:?}, {schedule:?}, cluster {cluster:?}, {split} parts ({division:?}), {undivided} tiles whole, early {early}, {order}, swap {swap}, gather {gather}, whole {whole}",
+             {tile:?} of {columns} columns, {stages} stages, warps {warps:?}, {schedule:?}, cluster {cluster:?}, {split} parts ({division:?}), {undivided} tiles whole, early {early}, {order}, swap {swap}, gather {gather}, whole {whole}",
             self.arch
         )
     }
