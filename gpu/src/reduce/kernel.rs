@@ -55,9 +55,15 @@ struct Joint<'a> {
     before: Tensor,
 }
 
-/// The bytes of the parts that a thread of the block that comes last has on their way at once.
-const PARTS_BYTES: i64 = 256;
+/// The bytes of the parts that a thread of the block that comes last has on their way at once, without a stated number of blocks and
+/// at most.
+pub(super) const PARTS_BYTES: i64 = 256;
+const MOST_PARTS_BYTES: i64 = 512;
 const MOST_LOADS: i64 = 16;
+
+/// The registers of a multiprocessor, and the most of a thread.
+const REGISTERS: i64 = 1 << 16;
+const THREAD_REGISTERS: i64 = 256;
 
 /// What a thread carries from element to element, one for each place of a vector.
 #[allow(
@@ -171,6 +177,17 @@ pub(super) fn one_run(elements: i64) -> Result<Layout, colex_layout::Error> {
 pub(super) fn counters(rows: i64, tiles: i64) -> Result<Layout, colex_layout::Error> {
     let rows = Layout::leaf(Int::Dynamic(rows), Int::Dynamic(tiles))?;
     Layout::concat(&[rows, Layout::leaf(Int::Dynamic(tiles), Int::Static(1))?])
+}
+
+/// The bytes of the parts that a thread of the block that comes last has on their way at once: half of its registers, if the plan says how
+/// many blocks a multiprocessor must hold.
+fn parts_bytes(plan: &ReducePlan) -> i64 {
+    if plan.min_blocks == 0 {
+        return PARTS_BYTES;
+    }
+    let registers = REGISTERS / (plan.threads() * plan.min_blocks);
+    let half = registers.min(THREAD_REGISTERS) / 2 * 4;
+    half.clamp(PARTS_BYTES, MOST_PARTS_BYTES)
 }
 
 /// The copy of `bits` bits.
@@ -691,7 +708,7 @@ impl ReduceKernel<'_> {
             (&self.across * along + &self.along, across * along)
         };
         let bytes = vector * i64::from(joint.plan.operands.ty.bits()) / 8;
-        let most = (PARTS_BYTES / bytes).clamp(1, MOST_LOADS);
+        let most = (parts_bytes(self.plan) / bytes).clamp(1, MOST_LOADS);
         let own = div_up(parts, step);
         let turns = div_up(own, most);
         let loads = div_up(own, turns);

@@ -2,10 +2,10 @@
 
 use core::fmt;
 
-use colex_atom::Arch;
+use colex_atom::{Arch, Ty};
 use colex_tensor::TensorKernel;
 
-use super::kernel;
+use super::kernel::{self, PARTS_BYTES};
 use super::problem::{
     MOST, ReduceFunction, ReduceOperands, ReduceProblem, ReduceStage, check_types, size,
 };
@@ -77,7 +77,8 @@ pub struct ReducePlan {
     /// has registers for the loads of two turns. The turns go along the reduced modes without the inner one. The bits are the same.
     pub prefetches: bool,
     /// The blocks of which a multiprocessor must hold the registers, if it is not 0. With 1, the assembler has registers for all loads of a
-    /// turn; with 0 it takes fewer, and loads a part of them after the others.
+    /// turn; with 0 it takes fewer, and loads a part of them after the others. The block that comes last has as many parts under way as
+    /// half of these registers hold.
     pub min_blocks: i64,
 }
 
@@ -113,50 +114,92 @@ const ALONE_NARROW_THREADS: i64 = 256;
 const GAIN: f64 = 0.95;
 
 /// How blocks share the columns of a large tensor of elements of 16 bits, for some functions and up to `vectors` vectors in a row: the
-/// threads along, the accesses of a thread, and whether it asks for the next turn ahead.
+/// threads of a block and those along, the accesses of a thread, whether it asks for the next turn ahead, and the most blocks of a launch.
 struct NarrowColumns {
     suits: fn(ReduceFunction) -> bool,
     vectors: i64,
+    threads: i64,
     along: i64,
     accesses: i64,
     prefetches: bool,
+    blocks: i64,
 }
+
+/// The most vectors in a row of few columns. Rows of 8 and of 512 vectors were measured.
+const TALL_VECTORS: i64 = 127;
+
+/// The blocks of 128 threads of which two run at once on a multiprocessor.
+const HALF_BLOCKS: i64 = BLOCKS / 2;
 
 /// The plans measured fastest for such tensors on an H200, as fractions of a copy (gpu/PERFORMANCE.md). The model knows neither the
 /// time in which a block that ends leaves its multiprocessor without loads, nor that threads wait while they combine results.
-const NARROW_COLUMNS: [NarrowColumns; 3] = [
-    // Sums of 64 columns of 64 MiB: 0.890, and 0.864 with 16 accesses.
+const NARROW_COLUMNS: [NarrowColumns; 5] = [
+    // Sums of 4096 columns: 0.923 of 64 MiB and 1.008 of 256 MiB; 0.925 and 1.007 by 64 threads and twice the blocks. Of 64 columns: 0.858.
     NarrowColumns {
-        suits: |_| true,
-        vectors: 8,
+        suits: |function| function.is_sum(),
+        vectors: i64::MAX,
+        threads: SHARING_THREADS,
         along: 8,
         accesses: 8,
         prefetches: true,
+        blocks: HALF_BLOCKS,
     },
-    // Maxima in pairs: not measured. Of 16 accesses, ptxas has 4 to 8 under way, since it has an instruction for each pair between them.
+    // Arg-max of 64 columns: 0.697, and 0.611 by 8 threads along with 8 accesses, prefetched.
     NarrowColumns {
-        suits: |function| !function.is_sum() && !function.is_index(),
-        vectors: i64::MAX,
-        along: 8,
-        accesses: 8,
-        prefetches: true,
+        suits: |function| function.is_index(),
+        vectors: TALL_VECTORS,
+        threads: SHARING_THREADS,
+        along: 4,
+        accesses: 16,
+        prefetches: false,
+        blocks: HALF_BLOCKS,
     },
-    // Sums of 4096 columns: 0.903 of 64 MiB and 1.027 of 256 MiB, and 0.868 and 0.948 without parts. Arg-max of 64 MiB: 0.703 and 0.572.
+    // Arg-max of 4096 columns: 0.771 of 64 MiB and 0.930 of 256 MiB; 0.709 and 0.909 by twice the threads and half the parts.
+    NarrowColumns {
+        suits: |function| function.is_index(),
+        vectors: i64::MAX,
+        threads: 64,
+        along: 8,
+        accesses: 4,
+        prefetches: true,
+        blocks: 2 * BLOCKS,
+    },
+    // Maxima of 64 columns: 0.861, and 0.843 with 8 accesses, prefetched.
     NarrowColumns {
         suits: |_| true,
-        vectors: i64::MAX,
+        vectors: TALL_VECTORS,
+        threads: SHARING_THREADS,
         along: 8,
         accesses: 16,
         prefetches: false,
+        blocks: HALF_BLOCKS,
+    },
+    // Maxima of 4096 columns: 0.907 of 64 MiB and 1.004 of 256 MiB; 0.886 and 1.007 by twice the threads with 8 accesses, prefetched.
+    NarrowColumns {
+        suits: |_| true,
+        vectors: i64::MAX,
+        threads: 64,
+        along: 8,
+        accesses: 16,
+        prefetches: false,
+        blocks: BLOCKS,
     },
 ];
 
 /// The least bytes of such a tensor: the least that was measured.
 const NARROW_BYTES: i64 = 64 << 20;
 
-/// The least blocks of one warp each, that reduce such a tensor along a mode in the middle: sums by 1024 of them were at 1.01 of a copy on
-/// an H200, and at 0.94 by two warps each, which exchange what they have added.
+/// The least blocks of one warp each, that reduce such a tensor along a mode in the middle: sums by 1024 of them, which prefetch, were at
+/// 0.989 of a copy on an H200, and at 0.976 by two warps each. Maxima were at 0.957 and 0.974, so they have two warps.
 const WARP_BLOCKS: i64 = 1024;
+
+/// The least such blocks for elements of `f32`: sums, norms, and arg-max by 2048 of them were at 1.020, 1.011 and 1.000 of a copy, and at
+/// 1.014, 1.005 and 0.858 by two warps each.
+const WIDE_WARP_BLOCKS: i64 = 2 * WARP_BLOCKS;
+
+/// The blocks of a launch where parts divide other reduced modes than the inner one, of such a tensor: sums along the first and the last
+/// of three modes were at 0.955 of a copy by 256 blocks on an H200, and at 0.891 by 512.
+const LINE_BLOCKS: i64 = BLOCKS / 2;
 
 /// The least turns of a block that prefetches the next one by default.
 const PREFETCHED: i64 = 4;
@@ -212,15 +255,15 @@ impl ReducePlan {
     /// let wide = ReducePlan::fastest(&of(&[8192, 4096], 0)?)?;
     /// assert_eq!(
     ///     wide.to_string(),
-    ///     "sum bf16, vectors of 8, threads 1x16x8, 16 accesses, 8 parts, added by the last block"
+    ///     "sum bf16, vectors of 8, threads 1x16x8, 8 accesses, 4 parts, added by the last block, prefetched"
     /// );
     /// let tall = ReducePlan::fastest(&of(&[524_288, 64], 0)?)?;
     /// assert_eq!(
     ///     tall.to_string(),
-    ///     "sum bf16, vectors of 8, threads 1x16x8, 8 accesses, 264 parts, added by the last block, prefetched"
+    ///     "sum bf16, vectors of 8, threads 1x16x8, 8 accesses, 256 parts, added by the last block, prefetched, registers for 2 blocks"
     /// );
     /// let middle = ReducePlan::fastest(&of(&[64, 128, 4096], 1)?)?;
-    /// assert_eq!(middle.to_string(), "sum bf16, vectors of 8, threads 1x1x32, 8 accesses");
+    /// assert_eq!(middle.to_string(), "sum bf16, vectors of 8, threads 1x1x32, 8 accesses, prefetched");
     /// # Ok::<(), colex_gpu::Error>(())
     /// ```
     ///
@@ -254,14 +297,15 @@ impl ReducePlan {
 
     /// The same plan, with the loads of the next turn ahead where the elements have 16 bits and the inner mode is kept, a block has several
     /// turns, the registers suffice, and the launch has no more blocks than run at once. Without them, a multiprocessor has few loads under
-    /// way, and none while its threads combine elements. Of many blocks, others load meanwhile: sums along a middle mode were at 0.99 of a
-    /// copy on an H200, and at 0.94 with loads ahead.
+    /// way, and none while its threads combine elements. Sums along a middle mode by 1024 blocks of a warp were at 0.911 of a copy on an
+    /// H200, and at 0.989 with loads ahead. Of many blocks of two warps, others load meanwhile: 0.976, and 0.936 with loads ahead.
     fn prefetching(&self, problem: &ReduceProblem) -> ReducePlan {
         let is_narrow = problem.keeps_inner && problem.ty.bits() == 16;
         let is_whole = problem.stage == ReduceStage::Whole;
         let has_turns = self.turns(problem) >= product([PREFETCHED, self.parts]);
         let loads = product([self.threads(), self.accesses, 2, self.vector]) / 2;
-        let runs_at_once = product(self.grid(problem)) <= BLOCKS;
+        let blocks = product(self.grid(problem));
+        let runs_at_once = blocks <= BLOCKS || self.threads() == WARP && blocks < 2 * WARP_BLOCKS;
         let fits = loads <= PREFETCHED_REGISTERS && self.accesses <= PREFETCHED_ACCESSES;
         let suits = is_narrow && is_whole && has_turns && fits;
         ReducePlan {
@@ -282,7 +326,7 @@ impl ReducePlan {
         let along = power_up(vectors).min(of.along);
         let plan = ReducePlan {
             rows: 1,
-            across: SHARING_THREADS / along,
+            across: of.threads / along,
             along,
             accesses: of.accesses,
             parts: 1,
@@ -290,10 +334,31 @@ impl ReducePlan {
             prefetches: of.prefetches,
             ..*self
         };
-        let wanted = BLOCKS / product(plan.grid(problem)).max(1);
-        let most = (plan.turns(problem) / TURNS).min(KEPT_PARTS);
-        let parts = wanted.min(most);
-        (parts > 1).then_some(ReducePlan { parts, ..plan })
+        let turns = plan.turns(problem);
+        let wanted = of.blocks / product(plan.grid(problem)).max(1);
+        let is_half = of.blocks <= HALF_BLOCKS;
+        if wanted == 1 && is_half {
+            // The tiles of the columns are as many blocks.
+            return Some(ReducePlan {
+                last_adds: false,
+                ..plan
+            });
+        }
+        let parts = wanted.min(turns / TURNS).min(KEPT_PARTS);
+        if parts < 2 {
+            return None;
+        }
+        // No more parts than make the turns of a part as few.
+        let parts = div_up(turns, div_up(turns, parts));
+        // Registers, so that a thread of the block that comes last asks for all its parts at once.
+        let part = plan.vector * i64::from(problem.function.part_ty(problem.ty).bits()) / 8;
+        let holds = is_half && div_up(parts, plan.across) * part > PARTS_BYTES;
+        let min_blocks = if holds { 2 } else { MIN_BLOCKS };
+        Some(ReducePlan {
+            parts,
+            min_blocks,
+            ..plan
+        })
     }
 
     /// Returns the plan of a problem whose blocks share results, and whose last block adds their parts
@@ -402,8 +467,12 @@ impl ReducePlan {
             // As many threads across as have elements to read, the rest along the inner mode.
             let columns = div_up(vectors, power_up(vectors).min(WARP));
             let blocks = outer.saturating_mul(columns);
-            let is_narrow = is_narrow_columns(problem, vector) && !problem.function.is_index();
-            let (threads, most) = if blocks >= WARP_BLOCKS && is_narrow && vectors >= WARP {
+            let is_narrow = is_narrow_columns(problem, vector) && problem.function.is_sum();
+            let is_narrow = is_narrow && reduced >= PREFETCHED * ACCESSES;
+            let is_wide = problem.ty == Ty::F32 && is_large(problem, vector);
+            let is_warp = is_narrow && blocks >= WARP_BLOCKS;
+            let is_warp = is_warp || is_wide && blocks >= WIDE_WARP_BLOCKS;
+            let (threads, most) = if is_warp && vectors >= WARP {
                 (WARP, ACCESSES)
             } else if blocks >= BLOCKS {
                 (KEPT_THREADS, ACCESSES)
@@ -459,10 +528,16 @@ impl ReducePlan {
             return Ok(plan);
         }
         let [x, y] = plan.grid(problem);
-        let wanted = BLOCKS / x.saturating_mul(y).max(1);
         let turns = plan.turns(problem);
         let lines = div_up(reduced, plan.across);
         let parts_inner = plan.turns_inner && turns >= lines;
+        let is_narrow = problem.ty.bits() == 16 && is_large(problem, vector);
+        let blocks = if is_narrow && plan.turns_inner && !parts_inner {
+            LINE_BLOCKS
+        } else {
+            BLOCKS
+        };
+        let wanted = blocks / x.saturating_mul(y).max(1);
         let most = if plan.turns_inner && !parts_inner {
             lines
         } else {
@@ -980,10 +1055,14 @@ impl ReducePlan {
 
 /// Whether a problem is one of a large tensor of elements of 16 bits whose inner mode is kept, with accesses of 16 bytes.
 fn is_narrow_columns(problem: &ReduceProblem, vector: i64) -> bool {
+    problem.keeps_inner && problem.ty.bits() == 16 && is_large(problem, vector)
+}
+
+/// Whether a problem is one of a large tensor, with accesses of 16 bytes.
+fn is_large(problem: &ReduceProblem, vector: i64) -> bool {
     let is_whole = problem.stage == ReduceStage::Whole;
-    let is_wide = problem.ty.bits() == 16 && vector * 2 == WIDEST;
-    let is_large = problem.compulsory_bytes() >= NARROW_BYTES;
-    problem.keeps_inner && is_whole && is_wide && is_large
+    let is_wide = vector * i64::from(problem.ty.bits()) / 8 == WIDEST;
+    is_whole && is_wide && problem.compulsory_bytes() >= NARROW_BYTES
 }
 
 /// The least threads side by side along a row that has as many vectors.

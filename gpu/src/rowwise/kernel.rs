@@ -39,7 +39,7 @@ pub(super) struct RowKernel<'a> {
     /// The copies to it.
     to_shared: Option<TiledCopy>,
     /// The addresses of a number of each warp in shared memory, for the first total of a row and for the second. If warps meet once, the
-    /// first is that of a pair of numbers of each warp, twice, for rows that take turns.
+    /// first is that of two numbers of each warp, or four of a layer norm, twice, for rows that take turns.
     scratch: Option<[Index; 2]>,
     /// Which memory of the two the row has.
     turn: Index,
@@ -143,6 +143,15 @@ struct Part {
     is_full: bool,
 }
 
+/// What a warp has of a layer norm's row before it meets the others.
+struct WarpMoments {
+    /// The sum of its numbers, and how many there are.
+    sum: Fragment,
+    count: Fragment,
+    /// Their quotient: the mean of the warp's numbers, but for roundings.
+    pivot: Fragment,
+}
+
 /// What the elements of a row have in common.
 enum Totals {
     /// The maximum, or 0 where it is -inf, and the sum of the powers under it.
@@ -219,8 +228,12 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
         0 => None,
         _ => Some(tiled(asynchronous(bits * vector), vector)?),
     };
-    let of_warps = if plan.meets_once { [16, 4] } else { [4; 2] };
-    let of_warps = of_warps.map(|bytes| bytes * (threads / WARP) as u32);
+    let of_warps = match operands.function {
+        _ if !plan.meets_once => [4; 2],
+        RowFunction::LayerNorm => [32, 0],
+        _ => [16, 4],
+    };
+    let of_warps = of_warps.map(|bytes| bytes * (rows * threads / WARP) as u32);
     let groups = plan.storage.groups();
     // One number of a block's warps is in a register, from which a team has both.
     let warp = plan.has_teams().then(|| k.uniform(WARP as u32));
@@ -230,7 +243,10 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
         (_, None) => k.uniform(threads as u32),
     };
     let scratch = (plan.has_scratch()).then(|| {
-        of_warps.map(|bytes| k.shared_bytes(bytes * groups as u32, 128) + &group * i64::from(bytes))
+        of_warps.map(|bytes| match bytes {
+            0 => Index::constant(0),
+            _ => k.shared_bytes(bytes * groups as u32, 128) + &group * i64::from(bytes),
+        })
     });
     let teams = of_teams.zip(warp).map(|(words, warp)| Teams {
         words,
@@ -357,6 +373,11 @@ fn lanes_powers(
     let own = k.map(&own * (&most - &all).exp());
     let own = adds(k, own);
     [top, k.reduce_warp(Add, &own)]
+}
+
+/// What a warp subtracts from its numbers before it knows the mean of the row, from their sum and their count: 0 if it has none.
+fn pivot(sum: impl Into<Expr>, count: impl Into<Expr>) -> Expr {
+    sum.into() * count.into().max(1.0).recip()
 }
 
 /// Results with the factors and the terms of their columns.
@@ -554,7 +575,8 @@ impl RowKernel<'_> {
         own: [&Fragment; N],
         scratch: &Index,
     ) -> [Vec<Expr>; N] {
-        let warps = self.plan.threads / WARP;
+        let RowwisePlan { rows, threads, .. } = *self.plan;
+        let warps = threads / WARP;
         let (warp, lane) = (&self.thread / WARP, k.lane());
         let is_rms = self.plan.operands.function == RowFunction::RmsNorm;
         if is_rms && !self.plan.meets_once {
@@ -563,11 +585,15 @@ impl RowKernel<'_> {
         }
         let size = 4 * N as i64;
         let scratch = if self.plan.meets_once {
-            scratch + &self.turn * (8 * warps)
+            scratch + &self.turn * (size.max(8) * rows * warps)
         } else {
             scratch.clone()
         };
-        let [put, take] = [warp, &lane % warps].map(|place| &scratch + place * size);
+        let of_row = match rows {
+            1 => &lane % warps,
+            _ => &warp / warps * warps + &lane % warps,
+        };
+        let [put, take] = [warp, of_row].map(|place| &scratch + place * size);
         let put = k.address(&put, false);
         let is_first = k.equal(&lane, &0.into());
         let own = own.map(|number| number.regs()[0]);
@@ -766,8 +792,88 @@ impl RowKernel<'_> {
         }
     }
 
-    /// Where warps that meet once exchange the maximum and the sum of a softmax.
-    fn of_powers(&self) -> Option<&Index> {
+    /// The moments of a warp's numbers, from the sum of each thread's: their differences from the pivot are not in yet.
+    fn pivot_of_warp(&self, k: &mut Builder, own: &Fragment) -> WarpMoments {
+        let sum = k.reduce_warp(Add, own);
+        let count = self.columns_of_warp(k);
+        let pivot = k.map(pivot(&sum, &count));
+        WarpMoments { sum, count, pivot }
+    }
+
+    /// The mean of a row, and the sum of the squares of the differences from it, from those of each warp. `own` are the sums of a thread's
+    /// differences from the pivot of its warp, and of their squares. The warps meet once (Chan, Golub and LeVeque, 1979).
+    ///
+    /// The sums are added as those of warps that meet twice are, so that the mean has the same bits. Each lane finds the pivot of a warp
+    /// again, by the instructions of that warp, and so with its bits. A pivot is a rounded sum, so the differences from it have a sum that
+    /// is not 0, without which rows with a large mean would have another variance.
+    fn moments_of_warps(
+        &self,
+        k: &mut Builder,
+        warp: &WarpMoments,
+        own: [&Fragment; 2],
+        scratch: &Index,
+    ) -> [Fragment; 2] {
+        let [rest, squares] = own.map(|own| k.reduce_warp(Add, own));
+        let numbers = [&warp.sum, &rest, &squares, &warp.count];
+        let [sums, rests, squares, counts] = self.exchanged(k, numbers, scratch);
+        let total = |k: &mut Builder, of_blocks: Vec<Expr>| {
+            let own = of_blocks.into_iter().reduce(|a, b| a + b);
+            let own = k.map(own.expect("a row has blocks"));
+            let own = self.first_lanes(k, own);
+            k.reduce_warp(Add, &own)
+        };
+        let sum = total(k, sums.clone());
+        let mean = self.mean_of(k, &sum);
+        let of_blocks = sums.into_iter().zip(rests).zip(squares).zip(counts);
+        let of_blocks = of_blocks.map(|(((sum, rest), squares), count)| {
+            let apart = k.map(pivot(sum, count.clone()) - &mean);
+            // In this order, the difference of a warp without columns counts as 0, also if its square is infinite.
+            (&apart * count + rest * 2.0).fma(&apart, squares)
+        });
+        let of_blocks = of_blocks.collect();
+        let squares = total(k, of_blocks);
+        // Those of equal numbers may be less than 0 by a rounding; a NaN stays.
+        let is_less = Expr::from(&squares).lt(0.0);
+        let squares = k.map(is_less.select(0.0, &squares));
+        [mean, squares]
+    }
+
+    /// The columns of a row that the thread's warp has.
+    fn columns_of_warp(&self, k: &mut Builder) -> Fragment {
+        let RowwisePlan {
+            threads,
+            vector,
+            accesses,
+            blocks,
+            ..
+        } = *self.plan;
+        let columns = k.within(self.x().extent(1), 1..MOST + 1);
+        let (access, span, chunk) = (threads * vector, WARP * vector, self.plan.chunk());
+        // What lies behind `first` of `all`, at most `most`.
+        let behind = |k: &mut Builder, all: &Index, first: &Index, most: i64| {
+            let left = (all - first).min(&most.into());
+            let part = Index::select_less(first, all, &left, &0.into());
+            k.within(part, 0..most + 1)
+        };
+        let [full, last] = match blocks {
+            1 => [&columns / access, &columns % access],
+            _ => {
+                let of_all = chunk * blocks;
+                let first = &self.at[1] * chunk;
+                let part = behind(k, &(&columns % of_all), &first, chunk);
+                let full = &columns / of_all * accesses + &part / access;
+                [full, part % access]
+            }
+        };
+        let warp = &self.thread / WARP % (threads / WARP);
+        let last = behind(k, &last, &(warp * span), span);
+        let count = number(k, 0.0);
+        k.assign(&count, Expr::from(full * span + last).to(Ty::F32));
+        count
+    }
+
+    /// Where warps that meet once exchange what they have of a row.
+    fn once(&self) -> Option<&Index> {
         let [first, _] = self.scratch.as_ref()?;
         self.plan.meets_once.then_some(first)
     }
@@ -945,7 +1051,7 @@ impl RowKernel<'_> {
         };
         let results: Box<dyn Fn(&Fragment) -> Expr> = match operands.function {
             RowFunction::Softmax | RowFunction::LogSoftmax => {
-                let scratch = self.of_powers().expect("the warps meet once");
+                let scratch = self.once().expect("the warps meet once");
                 let is_log = operands.function == RowFunction::LogSoftmax;
                 let keeps = !is_packed && !is_log;
                 self.empty(k, part);
@@ -984,7 +1090,7 @@ impl RowKernel<'_> {
                 let scale = self.scale(k, &squares);
                 Box::new(move |piece| wide(piece) * &scale)
             }
-            // The check refuses it: its warps meet twice.
+            // The check refuses it: groups do not take the rows of a layer norm in turn.
             RowFunction::LayerNorm => return self.of_registers(k, part),
         };
         self.renew(k, part);
@@ -1058,7 +1164,7 @@ impl RowKernel<'_> {
         match self.plan.operands.function {
             RowFunction::Softmax => {
                 outside(k, &x, f64::NEG_INFINITY);
-                if let Some(scratch) = self.of_powers() {
+                if let Some(scratch) = self.once() {
                     // The powers under the maximum of the warp; -inf less the maximum of the row makes a factor of 0.
                     let [own, below] = self.top_of_warp(k, &x);
                     k.assign(&x, (&x - &below).exp());
@@ -1077,7 +1183,7 @@ impl RowKernel<'_> {
             }
             RowFunction::LogSoftmax => {
                 outside(k, &x, f64::NEG_INFINITY);
-                if let Some(scratch) = self.of_powers() {
+                if let Some(scratch) = self.once() {
                     let [own, below] = self.top_of_warp(k, &x);
                     let sum = k.reduce_all(Add, (&x - &below).exp());
                     let sum = k.reduce_warp(Add, &sum);
@@ -1100,6 +1206,17 @@ impl RowKernel<'_> {
             }
             RowFunction::LayerNorm => {
                 let own = k.reduce_all(Add, &x);
+                if let Some(scratch) = self.once() {
+                    let warp = self.pivot_of_warp(k, &own);
+                    k.assign(&x, &x - &warp.pivot);
+                    outside(k, &x, 0.0);
+                    let rest = k.reduce_all(Add, &x);
+                    let own = self.squares(k, &x);
+                    let [mean, squares] = self.moments_of_warps(k, &warp, [&rest, &own], scratch);
+                    let scale = self.scale(k, &squares);
+                    let shift = k.map((&warp.pivot - &mean) * &scale);
+                    return Expr::from(&x).fma(&scale, &shift);
+                }
                 let sum = self.total(k, Add, &own, 0);
                 let mean = self.mean_of(k, &sum);
                 k.assign(&x, &x - &mean);
@@ -1640,12 +1757,23 @@ impl RowKernel<'_> {
         which: usize,
         of: impl Fn(&mut Builder, &Part) -> Fragment,
     ) -> Fragment {
+        let own = self.own_sum(k, which, of);
+        self.total(k, Add, &own, which)
+    }
+
+    /// A thread's sum of a function of each element, by a pass over the rows.
+    fn own_sum(
+        &self,
+        k: &mut Builder,
+        which: usize,
+        of: impl Fn(&mut Builder, &Part) -> Fragment,
+    ) -> Fragment {
         let own = number(k, 0.0);
         self.pass(k, which, |k, part, _| {
             let more = of(k, part);
             k.assign(&own, &own + &more);
         });
-        self.total(k, Add, &own, which)
+        own
     }
 
     /// Rows that registers do not hold: they are read again.
@@ -1664,7 +1792,7 @@ impl RowKernel<'_> {
                     k.assign(&sum, Expr::from(&sum).fma(kept, &own));
                     k.assign(&top, &next);
                 });
-                if let Some(scratch) = self.of_powers() {
+                if let Some(scratch) = self.once() {
                     let [own, below] = self.top_of_warp(k, &top);
                     let sum = k.map(&sum * (&top - &below).exp());
                     let sum = k.reduce_warp(Add, &sum);
@@ -1685,12 +1813,26 @@ impl RowKernel<'_> {
                 Totals::Moments { mean: None, scale }
             }
             RowFunction::LayerNorm => {
-                let sum = self.sum(k, 0, |k, part| k.reduce_all(Add, part.wide()));
-                let mean = self.mean_of(k, &sum);
-                let squares = self.sum(k, 1, |k, part| {
-                    let apart = self.inside(k, part, part.wide() - &mean, 0.0);
-                    self.squares(k, &apart)
-                });
+                let own = self.own_sum(k, 0, |k, part| k.reduce_all(Add, part.wide()));
+                let [mean, squares] = if let Some(scratch) = self.once() {
+                    let warp = self.pivot_of_warp(k, &own);
+                    let rest = number(k, 0.0);
+                    let own = self.own_sum(k, 1, |k, part| {
+                        let apart = self.inside(k, part, part.wide() - &warp.pivot, 0.0);
+                        let more = k.reduce_all(Add, &apart);
+                        k.assign(&rest, &rest + &more);
+                        self.squares(k, &apart)
+                    });
+                    self.moments_of_warps(k, &warp, [&rest, &own], scratch)
+                } else {
+                    let sum = self.total(k, Add, &own, 0);
+                    let mean = self.mean_of(k, &sum);
+                    let squares = self.sum(k, 1, |k, part| {
+                        let apart = self.inside(k, part, part.wide() - &mean, 0.0);
+                        self.squares(k, &apart)
+                    });
+                    [mean, squares]
+                };
                 let scale = self.scale(k, &squares);
                 let mean = Some(mean);
                 Totals::Moments { mean, scale }

@@ -54,7 +54,9 @@ pub struct RowwisePlan {
     pub storage: RowStorage,
     /// Whether the warps of a row meet once, in place of twice for its totals. In a softmax, each warp takes the powers under its own
     /// maximum; the warps exchange the maximum with the sum, and the results are multiplied by the power of the difference of both
-    /// maxima, so that they differ in the last bits. In an RMSNorm, rows that follow each other exchange through memory in turn.
+    /// maxima, so that they differ in the last bits. In a layer norm, each warp takes the squares of the differences from its own mean; the
+    /// warps exchange the sums of both, and the results differ in the last bits too. In an RMSNorm, rows that follow each other exchange
+    /// through memory in turn.
     pub meets_once: bool,
 }
 
@@ -424,9 +426,9 @@ impl RowwisePlan {
     /// an H200 (`PERFORMANCE.md`). On Hopper, a block has rows of whole vectors up to 32 KiB in registers too. Longer ones are read again
     /// in passes, and shared memory keeps eight turns of each block. One block has a row of up to 128 KiB, two have 256 KiB, and eight have
     /// 512 KiB and more. A row of more than 128 KiB and up to 256 KiB in `f32` has a cluster of four. [`fastest_on`] weighs it against
-    /// passes, by the rates of a device. A layer norm, which would have three passes, has a cluster up to 512 KiB. The warps of a softmax meet once, unless
-    /// accesses are of one element or only few warps share a row. Rows of fewer than 512 elements of 16 bits that no vector divides are staged
-    /// in shared memory.
+    /// passes, by the rates of a device. A layer norm, which would have three passes, has a cluster up to 512 KiB. The warps of a softmax
+    /// meet once, and those of a layer norm whose rows are in registers, unless accesses are of one element or only few warps share a row.
+    /// Rows of fewer than 512 elements of 16 bits that no vector divides are staged in shared memory.
     ///
     /// [`fastest_on`]: RowwisePlan::fastest_on
     ///
@@ -445,11 +447,11 @@ impl RowwisePlan {
     /// It differs from [`fastest`](RowwisePlan::fastest) where a cluster of four blocks would have one row after the other. Its blocks
     /// wait for each other at the end of a row, 1.2 us in which the memory does nothing. A second pass costs as much as reading 0.6 of
     /// the row again, which takes less time the faster the memory is. So a fast memory has passes, and a slower one has the cluster. The
-    /// `explain` of a call says both times. From 4 TB per second on, a block has two rows of a layer norm, and registers and shared memory
-    /// hold the rows of a softmax or log-softmax together ([`RowStorage::Divided`]), if a row has more than 64 KiB and at most 512 KiB in
-    /// `f32`, or more than 32 KiB and at most 256 KiB in a type of 16 bits. Below this rate, two groups of threads take rows of `f32` of more
-    /// than 256 KiB and at most 512 KiB in turn ([`RowStorage::Alternating`]), and one block keeps all of a row of a softmax of 96 to 128
-    /// KiB.
+    /// `explain` of a call says both times. From 4 TB per second on, a block has two rows of a layer norm, and registers
+    /// and shared memory hold the rows of a softmax or log-softmax together ([`RowStorage::Divided`]), if a row has more than 64 KiB and at
+    /// most 512 KiB in `f32`, or more than 32 KiB and at most 256 KiB in a type of 16 bits. Below this rate, two groups of threads take rows
+    /// of `f32` of more than 256 KiB and at most 512 KiB in turn ([`RowStorage::Alternating`]), and one block keeps all of a row of a softmax
+    /// of 96 to 128 KiB.
     ///
     /// Rows of more than 512 KiB in `f32`, and of 512 KiB and more in a type of 16 bits, of a softmax or log-softmax of 64 MiB and more are
     /// held by teams of blocks ([`RowStorage::Teams`]), if a model finds that faster than passes: a block loses 1.4 us of each row to the
@@ -843,9 +845,19 @@ impl RowwisePlan {
     }
 
     /// Whether the warps of a row meet once by default. Single accesses were slower so on an H200 (f32 of 4097: 0.966 of a copy with two
-    /// meetings and 0.958 with one), and an RMSNorm was too (0.964 and 0.961).
+    /// meetings and 0.958 with one), and an RMSNorm was too (0.964 and 0.961). A layer norm of one row in a block was faster so, with rows in
+    /// registers (0.980 and 0.974 of 5120 numbers with a residual) and with one ahead (0.886 and 0.877 of 16384), and with two rows in
+    /// a block slower (0.869 and 0.897).
     fn is_better_once(&self) -> bool {
-        self.has_powers() && self.vector > 1 && self.has_scratch()
+        let is_held = matches!(
+            self.storage,
+            RowStorage::Registers | RowStorage::Ahead { .. }
+        );
+        let is_layer_norm = self.operands.function == RowFunction::LayerNorm;
+        // 1024 threads have 64 registers each, in which ptxas spilled 88 bytes of one that meets once.
+        let has_registers = self.rows == 1 && self.threads < AHEAD_THREADS;
+        let has_two_totals = self.has_powers() || is_layer_norm && is_held && has_registers;
+        has_two_totals && self.vector > 1 && self.has_scratch()
     }
 
     /// Whether the function takes powers of the elements.
@@ -1071,23 +1083,25 @@ impl RowwisePlan {
         if !is_held_well || is_read_again() == Some(true) {
             return None;
         }
-        // Other blocks of the multiprocessor load while one of a launch of all rows computes. A layer norm, whose threads meet once
-        // more, was slower so (0.73 of a copy in place of 0.94).
         // Two smaller blocks beside each other wait at their barriers in turn.
         let beside = if 2 * part <= AHEAD_BYTES { 2 } else { 1 };
-        // On an H200, a layer norm was faster with two rows beside each other in one block (0.89 of a copy in place of 0.87).
+        // On an H200, a layer norm was the fastest with two rows beside each other in one block, another two ahead and warps that meet
+        // twice (0.893 and 0.897 of a copy). One row by 512 threads whose warps meet once was at 0.882 without a row ahead and at
+        // 0.886 with one; whose warps meet twice, at 0.58 and 0.88.
         let rows = match beside {
             2 if is_layer_norm && is_fast && blocks == 1 => 2,
             _ => 1,
         };
         let threads = AHEAD_THREADS / beside / rows;
         let plan = RowwisePlan {
-            threads,
             rows,
+            threads,
             accesses: div_up(problem.columns(), self.vector * threads * blocks),
             blocks,
             ..self
         };
+        // Other blocks of the multiprocessor load while one of a launch of all rows computes. A layer norm whose warps met twice was
+        // slower so on an H100 (0.73 of a copy in place of 0.94).
         if beside == 2 && blocks == 1 && !is_layer_norm {
             return Some(plan);
         }
@@ -1415,10 +1429,21 @@ impl RowwisePlan {
             let what = "number of threads of a block of a cluster";
             check.number(what, self.threads, [WARP, MOST_THREADS, WARP])?;
         }
-        let is_layer_norm = operands.function == RowFunction::LayerNorm;
-        if self.meets_once && (is_layer_norm || !self.has_scratch()) {
+        if self.meets_once && !self.has_scratch() {
             return check.refuse(
-                "warps meet once only where 8 and more, a cluster or shifted rows exchange totals, and not in a layer norm",
+                "warps meet once only where 8 and more, a cluster or shifted rows exchange totals",
+            );
+        }
+        let has_moments = matches!(
+            self.storage,
+            RowStorage::Registers
+                | RowStorage::Ahead { .. }
+                | RowStorage::Divided { .. }
+                | RowStorage::Passes { .. }
+        );
+        if self.meets_once && operands.function == RowFunction::LayerNorm && !has_moments {
+            return check.refuse(
+                "warps of a layer norm meet once only if rows are neither shifted nor taken in turn",
             );
         }
         self.check_storage(&check, arch)?;
@@ -1596,7 +1621,9 @@ impl RowwisePlan {
             | RowStorage::Staged
             | RowStorage::Passes { .. } => false,
         };
-        self.blocks > 1 || has_own || self.rows == 1 && self.threads >= MANY_WARPS * WARP
+        // A block of several rows has memory for the warps of each only where they meet once.
+        let has_memory = self.rows == 1 || self.meets_once;
+        self.blocks > 1 || has_own || has_memory && self.threads >= MANY_WARPS * WARP
     }
 
     /// Checks that the plan is for a problem.

@@ -639,7 +639,7 @@ fn of_narrow_columns(plan: &ReducePlan, problem: &ReduceProblem) -> Vec<(String,
     if plan.parts > 1 || plan.across > 2 {
         for (across, along) in [(16, 8), (8, 8), (32, 8), (16, 4)] {
             for (accesses, prefetches) in turns {
-                for blocks in [264, 528, 1056] {
+                for blocks in [256, 264, 528, 1056] {
                     let last_adds = true;
                     let changed = ReducePlan {
                         rows: 1,
@@ -649,12 +649,29 @@ fn of_narrow_columns(plan: &ReducePlan, problem: &ReduceProblem) -> Vec<(String,
                         parts: 2,
                         last_adds,
                         prefetches,
+                        min_blocks: 0,
                         ..*plan
                     };
-                    let parts = (blocks / changed.counters(problem).max(1)).clamp(2, 1024);
+                    let shared = changed.counters(problem).max(1);
+                    if blocks == 256 && blocks / shared == 264 / shared {
+                        continue;
+                    }
+                    let parts = (blocks / shared).clamp(2, 1024);
                     let changed = ReducePlan { parts, ..changed };
                     let threads = format!("{across} threads across, {along} along");
                     let ahead = ahead(prefetches);
+                    // The block that comes last has all of these parts under way at once.
+                    if parts > 8 * across {
+                        add(
+                            format!(
+                                "{parts} parts, {threads}, {accesses} accesses{ahead}, registers for 2 blocks, the last block adds"
+                            ),
+                            ReducePlan {
+                                min_blocks: 2,
+                                ..changed
+                            },
+                        );
+                    }
                     if accesses == 16 {
                         add(
                             format!(

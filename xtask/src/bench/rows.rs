@@ -145,9 +145,14 @@ fn group<T: GemmElement>(
     let in_turn = in_turn(&problem, device.arch());
     let in_teams = in_teams(&problem, device);
     let divided = divided(&problem, device.arch());
-    let all = around(&chosen, [rows, columns]).into_iter();
+    let meetings = meetings(&chosen, columns);
+    let all = around(&chosen, [rows, columns]).into_iter().chain(meetings);
     for (name, plan) in all.chain(in_turn).chain(in_teams).chain(divided) {
         let fits = |problem: &RowwiseProblem| plan.takes(problem);
+        let mut measured = calls.iter();
+        if measured.any(|(_, call)| call.plan() == Some(&plan)) {
+            continue;
+        }
         if plan.check(device.arch()).is_ok() && fits(&problem) {
             calls.push((name, call.prepare_with(|_, _| Ok(plan))?));
         }
@@ -385,6 +390,45 @@ fn around(plan: &RowwisePlan, [rows, columns]: [i64; 2]) -> Vec<(String, Rowwise
     plans
 }
 
+/// Plans of a layer norm whose warps meet once and twice: by more and fewer threads, with one row in a block and with two, with a tile ahead
+/// and without.
+fn meetings(plan: &RowwisePlan, columns: i64) -> Vec<(String, RowwisePlan)> {
+    if plan.operands.function != RowFunction::LayerNorm || columns < LONG_COLUMNS[0] {
+        return Vec::new();
+    }
+    let mut plans = Vec::new();
+    for (meets_once, meets) in [(true, "once"), (false, "twice")] {
+        for threads in [256, 512] {
+            for rows in [1, 2] {
+                for ahead in [0, 1] {
+                    let chunk = threads * plan.vector;
+                    let storage = match ahead {
+                        0 => RowStorage::Registers,
+                        _ => RowStorage::Ahead {
+                            rows: ahead,
+                            clusters: 264,
+                        },
+                    };
+                    let changed = RowwisePlan {
+                        threads,
+                        rows,
+                        accesses: (columns + chunk - 1) / chunk,
+                        blocks: 1,
+                        storage,
+                        meets_once,
+                        ..*plan
+                    };
+                    let what = format!(
+                        "meets {meets}, {threads} threads, {rows} in a block, {ahead} ahead"
+                    );
+                    plans.push((what, changed));
+                }
+            }
+        }
+    }
+    plans
+}
+
 /// Plans of long rows whose blocks have groups of threads that take rows in turn, or one group: by the fewest blocks that hold a row, with
 /// as many slots as there is room for, up to four for each group.
 fn in_turn(problem: &RowwiseProblem, arch: Arch) -> Vec<(String, RowwisePlan)> {
@@ -441,8 +485,13 @@ fn divided(problem: &RowwiseProblem, arch: Arch) -> Vec<(String, RowwisePlan)> {
             },
             ..plan
         };
+        let once = RowwisePlan {
+            meets_once: true,
+            ..whole
+        };
         plans.push((format!("{what}, one row after the other"), plan));
         plans.push((format!("{what}, all rows"), whole));
+        plans.push((format!("{what}, all rows, warps meet once"), once));
     }
     plans
 }

@@ -562,6 +562,53 @@ fn law_a_block_of_many_tiles_counts_each_of_them() {
     }
 }
 
+/// The block that comes last adds 20 parts in each thread: with more registers it has more of them under way, in the same order.
+#[test]
+fn law_parts_under_way_at_once_have_the_same_bits() {
+    let x: Vec<half::bf16> = (0..80 * 16)
+        .map(|i| half::bf16::from_f32((i * 7919 % 613) as f32 / 60.0 - 5.0))
+        .collect();
+    let of = |function: ReduceFunction, min_blocks: i64| {
+        let found = testing::in_every_schedule(Arch::Sm90a, 3, |device| {
+            let from = device.upload(&x)?;
+            let from = from.view([80_i64, 16])?;
+            let mut y = Output::<f32>::new(device, 16)?;
+            let to = y.buffer().view_mut([1_i64, 16])?;
+            let call = Reduce::new(function, &from, &[0], &to).prepare_with(|problem| {
+                let plan = ReducePlan::fastest(problem)?;
+                assert_eq!(plan.vector, 8);
+                Ok(ReducePlan {
+                    rows: 8,
+                    across: 2,
+                    along: 2,
+                    accesses: 1,
+                    parts: 40,
+                    last_adds: true,
+                    prefetches: false,
+                    min_blocks,
+                    ..plan
+                })
+            })?;
+            for _ in 0..2 {
+                call.run(device)?;
+            }
+            let bits = y.buffer().download()?;
+            Ok(bits.iter().map(|x| x.to_bits()).collect::<Vec<u32>>())
+        });
+        found.unwrap_or_else(|why| panic!("{function}: {why}"))
+    };
+    for function in [
+        ReduceFunction::Sum,
+        ReduceFunction::Max,
+        ReduceFunction::Norm,
+    ] {
+        let usual = of(function, 0);
+        for min_blocks in [1, 2] {
+            assert_eq!(of(function, min_blocks), usual, "{function}, {min_blocks}");
+        }
+    }
+}
+
 /// A kernel that the simulator stops leaves counts of blocks; the next run begins without them.
 #[test]
 fn law_a_run_that_fails_leaves_no_counts() {
