@@ -74,7 +74,7 @@ pub(crate) struct Staged {
     copies: FragmentCopies,
     mma: TiledMma,
     /// For the tiles of groups that have rows of other groups, and for the columns of a tile behind its last whole part.
-    by_rows: Option<(Tensor, Direct)>,
+    by_threads: Option<(Tensor, Direct)>,
 }
 
 /// Columns of a part: a power of two that divides the tile's, of 32 to 128 bytes. None if there is none. Beside more than 128 sums, a
@@ -134,9 +134,12 @@ impl StorePath {
         let mut map =
             |owner: usize| k.tma_tensor(&owner_name(owner), ty, &layout, [ROWS, columns], &tile, 1);
         let (map, others) = (map(0), (1..batch.owners()).map(map).collect());
-        let stores_elements = batch.groups.is_some_and(Groups::has_rows) || plan.columns != 0;
-        let by_rows = match stores_elements.then_some(()) {
-            Some(()) => Some((k.tensor("rows_of_C", ty, &layout), Direct::new(plan, mma)?)),
+        let by_threads = match batch.groups {
+            Some(groups) if groups.has_rows() => Some("rows_of_C"),
+            _ => (plan.columns != 0).then_some("tail_of_C"),
+        };
+        let by_threads = match by_threads {
+            Some(name) => Some((k.tensor(name, ty, &layout), Direct::new(plan, mma)?)),
             None => None,
         };
         let shared = k.shared_tensor(ty, shared);
@@ -154,7 +157,7 @@ impl StorePath {
             columns,
             copies: FragmentCopies::new(plan, mma)?,
             mma: mma.clone(),
-            by_rows,
+            by_threads,
         })))
     }
 
@@ -170,7 +173,7 @@ impl StorePath {
     /// The tensor that threads access.
     pub(crate) fn tensor(&self) -> Option<&Tensor> {
         match self {
-            StorePath::Staged(staged) => staged.by_rows.as_ref().map(|(c, _)| c),
+            StorePath::Staged(staged) => staged.by_threads.as_ref().map(|(c, _)| c),
             StorePath::Direct(of_c) => Some(&of_c.0),
         }
     }
@@ -489,7 +492,7 @@ impl ThreadEpilogue<'_> {
                     }
                     self.next_turn(k, staged);
                 };
-                match staged.by_rows.as_ref().filter(|_| at.rows.is_some()) {
+                match staged.by_threads.as_ref().filter(|_| at.rows.is_some()) {
                     Some(of_c) => k.if_else(at.is_inside, whole, |k| {
                         self.store_rows(k, of_c, acc, at, terms);
                     }),
@@ -533,7 +536,7 @@ impl ThreadEpilogue<'_> {
         let store = |k: &mut Builder| self.store_part(k, staged, acc, (at, part), terms, early);
         k.if_else(is_whole, store, |k| {
             k.if_(begins, |k| {
-                let (c, direct) = staged.by_rows.as_ref().expect("invariant: declared");
+                let (c, direct) = staged.by_threads.as_ref().expect("invariant: declared");
                 let values = values(staged);
                 let sums = acc.iter().map(|acc| acc.gathered(values * part, values));
                 let sums: Vec<Fragment> = sums.collect();

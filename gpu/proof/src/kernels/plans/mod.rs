@@ -323,10 +323,6 @@ impl GemmPlanCase {
             }
         } else if random.one_in(60) {
             plan.division = Division::StreamK;
-        } else if plan.method == GemmMethod::Hopper && random.one_in(3) {
-            let [_, widest, _] = plan.tile;
-            plan.columns = (widest / 2 / 16 + random.one(&[1, 1, 2, 3])).min(widest / 16) * 16;
-            plan.operands.beta &= random.one_in(6);
         }
         plan.early = match plan.method {
             GemmMethod::Hopper | GemmMethod::Gemv => random.one_in(3),
@@ -391,6 +387,17 @@ impl GemmPlanCase {
             GemmMethod::Hopper | GemmMethod::Gemv => random.one_in(3),
             _ => random.one_in(60),
         };
+        let is_plain = plan.split == 1 && plan.cluster[2] == 1 && !plan.gather;
+        let has_widths = match plan.method {
+            GemmMethod::Hopper if is_plain => random.one_in(3),
+            _ => random.one_in(60),
+        };
+        if has_widths {
+            let [_, widest, _] = plan.tile;
+            let units = widest / 2 / 16 + random.one(&[1, 1, 2, 3]);
+            plan.columns = units.min(widest / 16) * 16;
+            plan.operands.beta &= random.one_in(6);
+        }
     }
 
     /// One number that may be anything, in a third of the plans; more, and other types, in a few.
@@ -419,6 +426,7 @@ impl GemmPlanCase {
     pub fn problem(&self, random: &mut Random) -> GemmCase {
         let plan = &self.plan;
         let [m, n, k] = plan.tile;
+        let n = if plan.columns == 0 { n } else { plan.columns };
         let tile = if plan.swap { [n, m, k] } else { [m, n, k] };
         let tile = tile.map(|t| if (1..=512).contains(&t) { t } else { 32 });
         let whole = plan.whole && !random.one_in(5);
