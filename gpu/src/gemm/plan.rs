@@ -166,9 +166,11 @@ pub struct GemmPlan {
     pub operands: Operands,
     /// The tile of a block, along M, N and K.
     pub tile: [i64; 3],
-    /// The columns of a tile, of a kernel for several widths (Hopper): a multiple of 16 above half of `tile[1]`, and at most `tile[1]`. The
-    /// launch decides it: all such plans have one kernel, with a main loop for each width. 0 for a kernel of one width, whose tiles
-    /// have `tile[1]` columns.
+    /// The columns of C that a tile has, where one kernel serves several widths (Hopper): a multiple of 16, above half of `tile[1]` and at
+    /// most `tile[1]`, which is then a multiple of 16 too. Plans that differ in this number alone have one kernel with a main loop for each
+    /// width, and each launch gives it the number. 0 stands for a kernel of one width, whose tiles have `tile[1]` columns. A kernel of
+    /// several widths computes one product with K whole, which it neither adds to C nor gives to an epilogue; TMA loads A and B and
+    /// stores C, but for up to 48 columns of 16 bits or 16 of 32 bits at the end of a tile, which threads store. Blocks along M of its clusters are at most 2.
     pub columns: i64,
     /// The number of pipeline stages: 2 for SIMT and Volta, 2 to 64 for Ampere and Hopper, 1 for GEMV.
     pub stages: i64,
@@ -403,9 +405,8 @@ impl GemmPlan {
     ) -> Result<TensorKernel, crate::Error> {
         self.check_kernel(arch)?;
         if self.columns != 0 && !(batch.is_one() && epilogue.is_none()) {
-            return Err(crate::error::flag(
-                "the plan's kernel has several widths: it computes one product, without an epilogue of the caller".to_string(),
-            ));
+            let why = "the plan's kernel has several widths: it computes one product, without an epilogue of the caller";
+            return Err(crate::error::flag(why.to_string()));
         }
         let launched = self.launched();
         let epilogue = launched.epilogue(epilogue);

@@ -190,6 +190,9 @@ const MOST_ITEMS: i64 = 1 << 31;
 /// What the bytes of a copy by TMA are multiples of.
 const TMA_BYTES: i64 = 16;
 
+/// The most bytes that an mbarrier counts in a phase.
+const MOST_BYTES: i64 = (1 << 20) - 1;
+
 const PRODUCER: Words = Words {
     actor: "producer",
     open: "acquire",
@@ -901,12 +904,17 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails if `bytes` may be below 1 or need not be a multiple of 16.
+    /// [`Builder::finish`] fails if `bytes` may be below 1 or above 1048575, or need not be a multiple of 16.
     #[track_caller]
     pub fn tma_producer_of(&mut self, ring: &Pipeline, bytes: &Index) -> Producer {
         let at = Location::caller();
-        if bytes.poison().is_none() && (bytes.range().0 < 1 || bytes.alignment() % TMA_BYTES != 0) {
-            let why = format!("{bytes} bytes: TMA brings multiples of {TMA_BYTES}");
+        self.own_indices([bytes], at);
+        let (least, most) = bytes.range();
+        let is_right = least >= 1 && most <= MOST_BYTES && bytes.alignment() % TMA_BYTES == 0;
+        if bytes.poison().is_none() && !is_right {
+            let why = format!(
+                "{bytes} bytes, {least} to {most}: TMA brings multiples of {TMA_BYTES}, and a barrier counts at most {MOST_BYTES}"
+            );
             self.fail(ErrorKind::operands("tma_producer_of", why), at);
         }
         self.producer_of(ring, Fill::Number(bytes.clone()), at)

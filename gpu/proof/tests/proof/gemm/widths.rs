@@ -354,7 +354,7 @@ fn widths_have_limits() {
         });
         assert_eq!(
             found,
-            format!("the plan's columns of a tile is {columns}: the Hopper kernel takes 144 to 256, in multiples of 16")
+            format!("the plan's number of columns of a tile is {columns}: the Hopper kernel takes 144 to 256, in multiples of 16")
         );
     }
     assert_eq!(by(|plan| plan.tile[1] = 248), "");
