@@ -481,7 +481,12 @@ impl GemmPlan {
         let [_, widest, _] = self.tile;
         self.number("widest tile along N", widest, WIDTH..=256, WIDTH)?;
         let least = (widest / 2 / WIDTH + 1) * WIDTH;
-        self.number("number of columns of a tile", self.columns, least..=widest, WIDTH)
+        self.number(
+            "number of columns of a tile",
+            self.columns,
+            least..=widest,
+            WIDTH,
+        )
     }
 
     /// Whether there may be a workspace for the parts of K of some clusters' tiles.

@@ -98,17 +98,18 @@ fn law_every_width_multiplies() {
                     let k = [3 * bk + 8, 40, 2 * bk, bk + 24][at % 3];
                     let problem = GemmProblem::new(m, n, k).alpha(2.0);
                     let problem = aligned(ordered(problem, at + i), 8);
-                    let found = product_on(&device(at as u64), GemmMethod::Hopper, problem, |plan| {
-                        *plan = GemmPlan {
-                            swap,
-                            schedule,
-                            early: at % 3 == 1,
-                            ..narrowed(plan, tile, cluster, columns)
-                        };
-                        if schedule == Pingpong {
-                            plan.warps = [1, 1];
-                        }
-                    });
+                    let found =
+                        product_on(&device(at as u64), GemmMethod::Hopper, problem, |plan| {
+                            *plan = GemmPlan {
+                                swap,
+                                schedule,
+                                early: at % 3 == 1,
+                                ..narrowed(plan, tile, cluster, columns)
+                            };
+                            if schedule == Pingpong {
+                                plan.warps = [1, 1];
+                            }
+                        });
                     assert_eq!(
                         found,
                         Ok(0.0),
@@ -354,12 +355,17 @@ fn widths_have_limits() {
         });
         assert_eq!(
             found,
-            format!("the plan's number of columns of a tile is {columns}: the Hopper kernel takes 144 to 256, in multiples of 16")
+            format!(
+                "the plan's number of columns of a tile is {columns}: the Hopper kernel takes 144 to 256, in multiples of 16"
+            )
         );
     }
     assert_eq!(by(|plan| plan.tile[1] = 248), "");
     assert_eq!(by(|plan| plan.split = 2), "");
-    assert_eq!(by(|plan| (plan.split, plan.division) = (2, Division::SplitKFixup)), "");
+    assert_eq!(
+        by(|plan| (plan.split, plan.division) = (2, Division::SplitKFixup)),
+        ""
+    );
     assert_eq!(by(|plan| plan.cluster = [1, 1, 2]), "");
     assert_eq!(by(|plan| plan.cluster = [4, 1, 1]), "");
     assert_eq!(by(|plan| (plan.gather, plan.cluster) = (true, [1; 3])), "");
