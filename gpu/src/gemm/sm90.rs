@@ -1593,6 +1593,10 @@ impl WarpSpecializedKernel<'_> {
             .iter()
             .map(|_| k.fragment_of(mma, Operand::C, (self.plan.tile[0], self.plan.tile[1])));
         let acc: Vec<Fragment> = acc.collect();
+        if self.width.is_some() {
+            // A narrow main loop does not write the accumulators of the columns that it leaves out, and no path that stores them runs then.
+            acc.iter().for_each(|acc| k.clear(acc));
+        }
         let thread = k.thread();
         let thread = k.within(thread, 0..mma.threads() * self.plan.tiles_at_once());
         let lane = &thread % i64::from(WARPGROUP_THREADS);

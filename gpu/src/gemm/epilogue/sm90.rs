@@ -6,10 +6,9 @@ use super::awaited::AwaitedFlags;
 use super::direct::Direct;
 use super::terms::{EarlyTerms, Terms};
 use crate::gemm::batch::BatchForm;
-use crate::gemm::groups::Groups;
 use crate::gemm::groups::tiles::Span;
 use crate::gemm::operand::boxed_layout;
-use crate::gemm::plan::GemmPlan;
+use crate::gemm::plan::{GemmPlan, WIDTH};
 use crate::gemm::sm90::{WARPGROUP_THREADS, owner_name};
 use crate::kernels::Major;
 use colex_atom::Reduction;
@@ -440,7 +439,17 @@ impl ThreadEpilogue<'_> {
 
     /// The thread's elements of a part of a matrix.
     fn own(&self, staged: &Staged, matrix: &Tensor, (at, part): (&TilePlace, i64)) -> Tensor {
-        let values = values(staged);
+        self.own_of(staged, matrix, at, [values(staged), part])
+    }
+
+    /// The thread's elements of a matrix in pieces of `values`: those of the piece with a number.
+    fn own_of(
+        &self,
+        staged: &Staged,
+        matrix: &Tensor,
+        at: &TilePlace,
+        [values, number]: [i64; 2],
+    ) -> Tensor {
         let extents = (self.plan.tile[0], self.plan.tile[1]);
         let tile = match &at.columns {
             Some((first, _)) => {
@@ -450,9 +459,10 @@ impl ThreadEpilogue<'_> {
             None => matrix.local_tile(extents, &at.at),
         };
         let own = staged.mma.at(&self.thread).partition(&tile, Operand::C);
-        let by_part = Layout::new((values, self.parts(staged)), (1, values));
-        let by_part = by_part.expect("positive extents make a layout");
-        own.compose(by_part).at(1, part) // (values of the part)
+        let pieces = self.parts(staged) * self::values(staged) / values;
+        let by_piece = Layout::new((values, pieces), (1, values));
+        let by_piece = by_piece.expect("positive extents make a layout");
+        own.compose(by_piece).at(1, number) // (values of the piece)
     }
 
     /// Stores what the epilogue makes of the accumulators of a tile, those of each right factor.
@@ -475,16 +485,9 @@ impl ThreadEpilogue<'_> {
                         // The loads for a part are under way while the thread computes the part before.
                         let then = self.load_early(k, at, part + 1, terms);
                         match &at.columns {
-                            Some((first, width)) => {
-                                let end = first + width;
-                                self.store_within(
-                                    k,
-                                    staged,
-                                    acc,
-                                    (at, part),
-                                    (width, &end),
-                                    (terms, early),
-                                );
+                            Some((_, width)) => {
+                                let part = (at, part);
+                                self.store_within(k, staged, acc, part, width, (terms, early));
                             }
                             None => self.store_part(k, staged, acc, (at, part), terms, early),
                         }
@@ -519,31 +522,39 @@ impl ThreadEpilogue<'_> {
         direct.store(k, self.plan, acc, (&c, &place.at), &self.thread, terms);
     }
 
-    /// Stores a part if the tile, of `width` columns, has it whole, and else those of its columns that the tile has, by the threads.
+    /// Stores a part if the tile, of `width` columns, has it whole, and else the columns of it that the tile has, by the threads: a multiple
+    /// of [`WIDTH`].
     fn store_within(
         &self,
         k: &mut Builder,
         staged: &Staged,
         acc: &[Fragment],
         (at, part): (&TilePlace, i64),
-        (width, end): (&Index, &Index),
+        width: &Index,
         (terms, early): (&Terms, &EarlyTerms),
     ) {
-        let along_n = self.parts_along_n(staged);
-        let [begin, behind] = [part % along_n, part % along_n + 1].map(|n| n * staged.columns);
-        let is_whole = k.less(&(behind - 1).into(), width);
-        let begins = k.less(&begin.into(), width);
+        let first = part % self.parts_along_n(staged) * staged.columns;
+        let is_whole = k.less(&(first + staged.columns - 1).into(), width);
+        let begins = k.less(&first.into(), width);
         let store = |k: &mut Builder| self.store_part(k, staged, acc, (at, part), terms, early);
         k.if_else(is_whole, store, |k| {
             k.if_(begins, |k| {
                 let (c, direct) = staged.by_threads.as_ref().expect("invariant: declared");
-                let values = values(staged);
+                let (values, pieces) = (values(staged), staged.columns / WIDTH);
                 let sums = acc.iter().map(|acc| acc.gathered(values * part, values));
                 let sums: Vec<Fragment> = sums.collect();
                 let own = |matrix: &Tensor| self.own(staged, matrix, (at, part));
                 let out = terms.finish(k, (&sums, None, early), &own);
-                let to = self.own(staged, &c.narrow(1, 0, end), (at, part));
-                direct.store_elements(k, &out, &to);
+                // The tile has not all pieces.
+                for piece in 0..pieces - 1 {
+                    let of_piece = values / pieces;
+                    let begins = k.less(&(first + piece * WIDTH).into(), width);
+                    k.if_(begins, |k| {
+                        let number = part * pieces + piece;
+                        let to = self.own_of(staged, c, at, [of_piece, number]);
+                        direct.store_elements(k, &out.values(of_piece * piece, of_piece), &to);
+                    });
+                }
             });
         });
     }

@@ -1099,9 +1099,10 @@ impl Builder {
         }
     }
 
-    /// The conditions under which the open bodies run.
+    /// The conditions under which the open bodies run, and that part the threads: a launch decides the others for all of them.
     fn role(&self, at: CallSite) -> Vec<(Guard, CallSite)> {
         let guards = self.scopes.iter().filter_map(|s| s.condition);
+        let guards = guards.filter(|guard| !self.claims.is_of_launch(*guard));
         guards.map(|guard| (guard, at)).collect()
     }
 

@@ -5,7 +5,7 @@ use colex_gpu::kernels::gemm::{Division, GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{GemmElement, GemmProblem, Major, Operand};
 use colex_gpu::{Device, Gemm};
 use colex_ir::launch::{Argument, Launch, TensorMapArgument};
-use colex_ir::{Control, Op, Stmt};
+use colex_ir::{Control, Memory, Op, Space, Stmt};
 use colex_layout::Layout;
 use colex_proof::kernels::gemm::GemmCase;
 use colex_proof::kernels::trapped;
@@ -330,6 +330,20 @@ fn law_planted_faults_of_widths_are_found() {
         assert_eq!(fault.kind(), FaultKind::Deadlock, "{fault}");
         let fault = launched(as_it_is, [96, 5, 2], seed).expect_err("a box of 96 rows");
         println!("{:?}: {fault}", fault.kind());
+        // The threads store nothing: 16 columns behind two whole parts of 32.
+        let no_tail = |body: &mut Vec<Stmt>| {
+            let stores = |stmt: &Stmt| {
+                matches!(&stmt.op, Op::Memory(Memory::Store { access, .. })
+                    if access.space == Space::Global)
+            };
+            assert!(removed(body, &stores) > 0);
+        };
+        let cut = launched(&no_tail, [80, 5, 2], seed).unwrap();
+        for (at, (found, right)) in cut.iter().zip(&right).enumerate() {
+            let is_tail = (64..80).contains(&(at as i64 % n));
+            let expected = if is_tail { -1.0 } else { *right };
+            assert_eq!(found.to_bits(), expected.to_bits(), "element {at}");
+        }
         // Nothing writes the columns of the second tile.
         let short = launched(as_it_is, [96, 6, 1], seed).unwrap();
         for (at, (found, right)) in short.iter().zip(&right).enumerate() {
@@ -337,7 +351,7 @@ fn law_planted_faults_of_widths_are_found() {
             assert_eq!(found.to_bits(), expected.to_bits(), "element {at}");
         }
     }
-    println!("law widths.planted: 4 faults");
+    println!("law widths.planted: 12 faults");
 }
 
 /// What it does not take, and what is said of a plan.
@@ -360,18 +374,42 @@ fn widths_have_limits() {
             )
         );
     }
-    assert_eq!(by(|plan| plan.tile[1] = 248), "");
-    assert_eq!(by(|plan| plan.split = 2), "");
+    assert_eq!(
+        by(|plan| (plan.tile[1], plan.cluster) = (248, [1; 3])),
+        "the plan's widest tile along N is 248: the Hopper kernel takes 16 to 256, in multiples of 16"
+    );
+    assert_eq!(
+        by(|plan| plan.split = 2),
+        "the plan asks for 2 parts of K with several widths: the Hopper kernel takes at most 1, 1 fewer"
+    );
     assert_eq!(
         by(|plan| (plan.split, plan.division) = (2, Division::SplitKFixup)),
-        ""
+        "the plan asks for 2 parts of K with several widths: the Hopper kernel takes at most 1, 1 fewer"
     );
-    assert_eq!(by(|plan| plan.cluster = [1, 1, 2]), "");
-    assert_eq!(by(|plan| plan.cluster = [4, 1, 1]), "");
-    assert_eq!(by(|plan| (plan.gather, plan.cluster) = (true, [1; 3])), "");
-    assert_eq!(by(|plan| plan.operands.beta = true), "");
-    assert_eq!(by(|plan| plan.operands.vectors[2] = 2), "");
-    assert_eq!(said(GemmMethod::Ampere, |plan| plan.columns = 112), "");
+    assert_eq!(
+        by(|plan| plan.cluster = [1, 1, 2]),
+        "the plan asks for 2 blocks along K of a cluster with several widths: the Hopper kernel takes at most 1, 1 fewer"
+    );
+    assert_eq!(
+        by(|plan| plan.cluster = [4, 1, 1]),
+        "the plan asks for 4 blocks along M of a cluster with several widths: the Hopper kernel takes at most 2, 2 fewer"
+    );
+    assert_eq!(
+        by(|plan| (plan.gather, plan.cluster) = (true, [1; 3])),
+        "the plan's kernel has several widths: TMA loads A and B, and threads do not"
+    );
+    assert_eq!(
+        by(|plan| plan.operands.beta = true),
+        "the plan's kernel has several widths: it does not read C"
+    );
+    assert_eq!(
+        by(|plan| plan.operands.vectors[2] = 2),
+        "the plan's kernel has several widths: TMA stores C, which has 16 or 32 bits and rows (or columns) of whole vectors of 16 bytes"
+    );
+    assert_eq!(
+        said(GemmMethod::Ampere, |plan| plan.columns = 112),
+        "the plan's kernel has several widths: the Ampere kernel has one, and the Hopper kernel takes several"
+    );
     let usual = GemmPlan::new(GemmMethod::Hopper, operands(Ty::Bf16, Ty::Bf16));
     let plan = narrowed(&usual, [128, 256, 64], [2, 1, 1], 176);
     assert_eq!(

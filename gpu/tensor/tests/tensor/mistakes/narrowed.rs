@@ -34,13 +34,13 @@ fn a_narrowed_map_has_limits() {
             let rows = k.index_argument("rows", 0..9) * 8;
             k.narrowed_map(&b, 0, &rows);
         }),
-        ""
+        "narrowed_map: b: r0 * 8 elements along mode 0, of tiles of 64"
     );
     assert_eq!(
         refused(hopper(), scene, |k, b| {
             k.narrowed_map(&b, 0, &65.into());
         }),
-        ""
+        "narrowed_map: b: 65 elements along mode 0, of tiles of 64"
     );
     // 128 columns of 16 bits are two boxes of 64.
     let wide = blocks(SmemSwizzle::B128, &[64, 128]);
@@ -65,18 +65,25 @@ fn a_narrowed_map_has_limits() {
             let mask = k.emit(|ir| ir.mov(colex_ir::Type::B16, 3));
             k.tma_load_multicast(&few, (0, 0), &shared, &landed.at(0), &rank, mask);
         }),
-        ""
+        "tma_load_multicast: b: the 2 blocks that share a tile of r1 * 8 elements may begin within a period of the swizzle"
     );
     let ring = |k: &mut Builder| k.pipeline(2, 1, 1);
-    for (units, says) in [(0..9, ""), (1..70_000, ""), (1..2, "")] {
-        let by = if units.end == 2 { 8 } else { 16 };
-        assert_eq!(
-            refused(hopper(), ring, |k, ring| {
-                k.start_pipelines(&[&ring], false);
-                let bytes = k.index_argument("units", units) * by;
-                k.tma_producer_of(&ring, &bytes);
-            }),
-            says
+    for (units, by, range) in [
+        (0..9, 16, "0 to 128"),
+        (1..70_000, 16, "16 to 1119984"),
+        (1..2, 8, "8 to 8"),
+    ] {
+        let found = refused(hopper(), ring, |k, ring| {
+            k.start_pipelines(&[&ring], false);
+            let bytes = k.index_argument("units", units) * by;
+            k.tma_producer_of(&ring, &bytes);
+        });
+        let ends = format!(
+            " bytes, {range}: TMA brings multiples of 16, and a barrier counts at most 1048575"
+        );
+        assert!(
+            found.starts_with("tma_producer_of: ") && found.ends_with(&ends),
+            "{found}"
         );
     }
 }
@@ -102,11 +109,26 @@ fn a_narrowed_map_is_given_for_the_kernel() {
     let of_two = built(2, true);
     let map = of_two.narrowed_tensor_map("b", layout, 48).expect("a map");
     assert_eq!(map.extents, [64, 24]);
-    assert_eq!(said(&of_two, "b", 0), "");
-    assert_eq!(said(&of_two, "b", 80), "");
-    assert_eq!(said(&of_two, "b", 47), "");
-    assert_eq!(said(&of_two, "c", 48), "");
-    assert_eq!(said(&built(1, false), "b", 48), "");
+    assert_eq!(
+        said(&of_two, "b", 0),
+        "tensor b: tiles of 0 elements: 1 to 64, in equal parts of 2 blocks"
+    );
+    assert_eq!(
+        said(&of_two, "b", 80),
+        "tensor b: tiles of 80 elements: 1 to 64, in equal parts of 2 blocks"
+    );
+    assert_eq!(
+        said(&of_two, "b", 47),
+        "tensor b: tiles of 47 elements: 1 to 64, in equal parts of 2 blocks"
+    );
+    assert_eq!(
+        said(&of_two, "c", 48),
+        "the kernel k has no tensor map called c"
+    );
+    assert_eq!(
+        said(&built(1, false), "b", 48),
+        "tensor b: the kernel narrows no mode of its tiles"
+    );
 }
 
 /// The columns of an MMA are the first of another that is the same but for them.
@@ -130,13 +152,19 @@ fn the_first_columns_are_those_of_the_same_mma() {
             k.wgmma_columns((&wide, &narrow), &d, &a, &b, false);
         })
     };
-    assert_eq!(said("SM90_64x192x16_F32BF16BF16_SS"), "");
-    assert_eq!(said("SM90_64x64x16_F32F16F16_SS"), "");
+    assert_eq!(
+        said("SM90_64x192x16_F32BF16BF16_SS"),
+        "wgmma_columns: SM90_64x192x16_F32BF16BF16_SS of 128 threads computes no first columns of SM90_64x128x16_F32BF16BF16_SS of 128 threads: it must be the same but for fewer columns"
+    );
+    assert_eq!(
+        said("SM90_64x64x16_F32F16F16_SS"),
+        "wgmma_columns: SM90_64x64x16_F32F16F16_SS of 128 threads computes no first columns of SM90_64x128x16_F32BF16BF16_SS of 128 threads: it must be the same but for fewer columns"
+    );
     let narrow = mma("SM90_64x48x16_F32BF16BF16_SS");
     assert_eq!(
         refused(hopper(), scene, |k, (a, [_, b], [_, d])| {
             k.wgmma_columns((&wide, &narrow), &d, &a, &b, false);
         }),
-        ""
+        "wgmma_columns: a tile has 2 atoms of SM90_64x128x16_F32BF16BF16_SS along N: the first columns are those of one"
     );
 }
