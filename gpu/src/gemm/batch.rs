@@ -399,6 +399,11 @@ impl BatchForm {
         }
     }
 
+    /// Whether it is one product.
+    pub(crate) fn is_one(&self) -> bool {
+        self.is_plain() && self.modes == 0
+    }
+
     /// Whether the products are those of a plain batch: no groups, lists, chunks or convolution.
     pub(crate) fn is_plain(&self) -> bool {
         let BatchForm {

@@ -2694,8 +2694,9 @@ fn launch(
     built: &TensorKernel,
     device: &Device,
 ) -> Launch {
-    let [tiles_m, tiles_n] = [(problem.m, plan.tile[0]), (problem.n, plan.tile[1])]
-        .map(|(extent, tile)| (extent + tile - 1) / tile);
+    let [rows, columns] = plan.computed();
+    let [tiles_m, tiles_n] =
+        [(problem.m, rows), (problem.n, columns)].map(|(extent, tile)| (extent + tile - 1) / tile);
     let tiles = match groups {
         Some(groups) => [groups::most_tall(groups, plan, problem), tiles_n, 1],
         None => [tiles_m, tiles_n, problem.batch],

@@ -140,6 +140,9 @@ pub enum Division {
     StreamK,
 }
 
+/// The step of the widths of a kernel for several: the rows of B that a block of two loads of it are whole periods of the swizzle.
+pub(crate) const WIDTH: i64 = 16;
+
 /// The most parts of a tile whose block that comes last adds the others.
 pub(crate) const MOST_FIXUP: i64 = 8;
 
@@ -163,6 +166,12 @@ pub struct GemmPlan {
     pub operands: Operands,
     /// The tile of a block, along M, N and K.
     pub tile: [i64; 3],
+    /// The columns of C that a tile has, where one kernel serves several widths (Hopper): a multiple of 16, above half of `tile[1]` and at
+    /// most `tile[1]`, which is then a multiple of 16 too. Plans that differ in this number alone have one kernel with a main loop for each
+    /// width, and each launch gives it the number. 0 stands for a kernel of one width, whose tiles have `tile[1]` columns. A kernel of
+    /// several widths computes one product with K whole, which it neither adds to C nor gives to an epilogue; TMA loads A and B and
+    /// stores C, but for up to 48 columns of 16 bits or 16 of 32 bits at the end of a tile, which threads store. Blocks along M of its clusters are at most 2.
+    pub columns: i64,
     /// The number of pipeline stages: 2 for SIMT and Volta, 2 to 64 for Ampere and Hopper, 1 for GEMV.
     pub stages: i64,
     /// Threads (SIMT), warps (Volta, Ampere) or consumer warpgroups (Hopper, 1 along N) along M and N. Of the 256 threads of
@@ -205,6 +214,12 @@ pub struct GemmPlan {
 }
 
 impl GemmPlan {
+    /// Whether TMA loads as many rows of B as a tile of a kernel for several widths has columns: where they are contiguous along K. Other
+    /// boxes are those of the widest tile.
+    pub(crate) fn narrows_b(&self) -> bool {
+        self.columns != 0 && self.operands.major(Operand::B) == Major::Second
+    }
+
     /// Returns the default plan of a method.
     pub fn new(method: GemmMethod, mut operands: Operands) -> GemmPlan {
         // What may be rounded to tf32 is multiplied as it is.
@@ -222,6 +237,7 @@ impl GemmPlan {
             method,
             operands,
             tile,
+            columns: 0,
             stages,
             warps,
             schedule: Schedule::Cooperative,
@@ -388,6 +404,10 @@ impl GemmPlan {
         arch: Arch,
     ) -> Result<TensorKernel, crate::Error> {
         self.check_kernel(arch)?;
+        if self.columns != 0 && !(batch.is_one() && epilogue.is_none()) {
+            let why = "the plan's kernel has several widths: it computes one product, without an epilogue of the caller";
+            return Err(crate::error::flag(why.to_string()));
+        }
         let launched = self.launched();
         let epilogue = launched.epilogue(epilogue);
         Ok(self
@@ -482,6 +502,7 @@ impl GemmPlan {
         GemmPlan {
             split: self.split.min(parts),
             undivided: 0,
+            columns: if self.columns == 0 { 0 } else { self.tile[1] },
             early: self.early || form.is_plain() && self.can_begin_early(arch),
             ..*self
         }
@@ -496,11 +517,25 @@ impl GemmPlan {
         }
     }
 
+    /// The extents along M and N of what a block computes of C at once.
+    pub(crate) fn computed(&self) -> [i64; 2] {
+        let [m, n, _] = self.tile;
+        [m, if self.columns == 0 { n } else { self.columns }]
+    }
+
+    /// The widths of the tiles of a plan's kernel, if it has several: the launch gives one of them.
+    pub(crate) fn widths(&self) -> Option<Vec<i64>> {
+        let widest = self.tile[1];
+        let all = (1..=widest / WIDTH).map(|number| number * WIDTH);
+        (self.columns != 0).then(|| all.filter(|width| 2 * width > widest).collect())
+    }
+
     /// The clusters' tiles of a problem.
     pub(crate) fn cluster_tiles(&self, problem: &GemmProblem) -> i64 {
         let (problem, _) = self.seen(problem);
+        let tile = self.computed();
         let along = |extent: i64, mode: usize| {
-            let tile = self.tile[mode].saturating_mul(self.cluster[mode]);
+            let tile = tile[mode].saturating_mul(self.cluster[mode]);
             (extent - 1) / tile + 1
         };
         let tiles = along(problem.m, 0).saturating_mul(along(problem.n, 1));
@@ -621,6 +656,7 @@ impl GemmPlan {
         GemmPlan {
             operands: self.operands.possible(),
             tile: self.tile.map(|n| within(n, 1 << 12)),
+            columns: self.columns.clamp(0, 1 << 12),
             stages: within(self.stages, 1 << 12),
             warps: self.warps.map(|n| within(n, 1 << 10)),
             cluster: self.cluster.map(|n| within(n, 16)),
@@ -684,7 +720,12 @@ impl fmt::Display for GemmPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [m, n, k] = self.tile;
         let Operands { ab, c, .. } = self.operands;
-        write!(f, "{} {ab} to {c}, tile {m}x{n}x{k}, ", self.method)?;
+        let [_, columns] = self.computed();
+        write!(f, "{} {ab} to {c}, tile {m}x{columns}x{k}", self.method)?;
+        if self.columns != 0 {
+            write!(f, " of up to {n} columns")?;
+        }
+        f.write_str(", ")?;
         match self.method {
             GemmMethod::Gemv => write!(
                 f,

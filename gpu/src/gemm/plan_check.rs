@@ -5,7 +5,7 @@ use colex_tiled::Operand;
 
 use super::epilogue::convert::{outputs, sum_type};
 use super::operand::shares;
-use super::plan::{Division, GemmPlan, MOST_FIXUP, Operands};
+use super::plan::{Division, GemmPlan, MOST_FIXUP, Operands, WIDTH};
 use super::sm90::{MOST_SHARES, MOST_SHARING, MOST_STEPS};
 use crate::error::{Error, ErrorKind, begins_late, flag};
 use crate::kernels::{GemmProblem, Major};
@@ -170,6 +170,7 @@ impl GemmPlan {
         self.number("tile along K", self.tile[2], least..=most_k / k * k, k)?;
         self.number("number of stages", self.stages, family.stages(), 1)?;
         self.number("strip width", self.strip()?, 1..=MOST_STRIP, 1)?;
+        self.check_columns()?;
         let columns = self.tile[1] * self.operands.right_factors();
         let elements = (self.tile[0] + columns) * self.tile[2] * self.stages;
         let ty = family.held(&self.operands);
@@ -444,6 +445,50 @@ impl GemmPlan {
         self.limit(what, bytes, MOST_WORKSPACE)
     }
 
+    /// Checks the number of columns of a kernel for several widths, and that the kernel has them. The other numbers were checked.
+    fn check_columns(&self) -> Result<(), Error> {
+        if self.columns == 0 {
+            return Ok(());
+        }
+        let refuse = |why: &str| Err(flag(format!("the plan's kernel has several widths: {why}")));
+        if self.method != GemmMethod::Hopper {
+            return refuse(&format!(
+                "the {} kernel has one, and the Hopper kernel takes several",
+                self.method
+            ));
+        }
+        self.limit("parts of K with several widths", self.split, 1)?;
+        let [along_m, _, along_k] = self.cluster;
+        let what = "blocks along K of a cluster with several widths";
+        self.limit(what, along_k, 1)?;
+        // The rows of B that a block of two loads of 16 are a whole period of the swizzle.
+        let what = "blocks along M of a cluster with several widths";
+        self.limit(what, along_m, 2)?;
+        if self.gather {
+            return refuse("TMA loads A and B, and threads do not");
+        }
+        if self.operands.beta {
+            return refuse("it does not read C");
+        }
+        if self.operands.gated {
+            return refuse("it has one right factor");
+        }
+        if !self.stages_c() {
+            return refuse(
+                "TMA stores C, which has 16 or 32 bits and rows (or columns) of whole vectors of 16 bytes",
+            );
+        }
+        let [_, widest, _] = self.tile;
+        self.number("widest tile along N", widest, WIDTH..=256, WIDTH)?;
+        let least = (widest / 2 / WIDTH + 1) * WIDTH;
+        self.number(
+            "number of columns of a tile",
+            self.columns,
+            least..=widest,
+            WIDTH,
+        )
+    }
+
     /// Whether there may be a workspace for the parts of K of some clusters' tiles.
     pub(crate) fn fits_workspace(&self, tiles: i64) -> bool {
         self.places(tiles).saturating_mul(self.bytes_of_parts()) <= MOST_WORKSPACE
@@ -452,7 +497,8 @@ impl GemmPlan {
     /// The first extent of a problem that the tile does not divide, its name and the tile's extent.
     pub(crate) fn remainder(&self, problem: &GemmProblem) -> Option<(&'static str, i64, i64)> {
         let extents = [("M", problem.m), ("N", problem.n), ("K", problem.k)];
-        let mut pairs = extents.into_iter().zip(self.tile);
+        let [m, n] = self.computed();
+        let mut pairs = extents.into_iter().zip([m, n, self.tile[2]]);
         let divides = |(_, extent): (&str, i64), tile: i64| extent % tile == 0;
         pairs
             .find(|(extent, tile)| !divides(*extent, *tile))
@@ -462,10 +508,8 @@ impl GemmPlan {
     /// Whether the kernel can count the tiles, and those that a strip of the order has.
     fn check_tiles(&self, problem: &GemmProblem) -> Result<(), Error> {
         let along = |extent: i64, tile: i64| (extent - 1) / tile + 1;
-        let [m, n] = [
-            along(problem.m, self.tile[0]),
-            along(problem.n, self.tile[1]),
-        ];
+        let [rows, columns] = self.computed();
+        let [m, n] = [along(problem.m, rows), along(problem.n, columns)];
         let most = MOST_PLACES - 1;
         self.limit("tiles", m.saturating_mul(n), most)?;
         self.limit(

@@ -1,6 +1,7 @@
 //! The Hopper GEMM, warp-specialised: a producer warp fills a ring of stages by TMA, and consumer warpgroups multiply
 //! by `wgmma`.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use colex_atom::{Arch, Ty};
@@ -26,7 +27,7 @@ use super::groups::clear::{Cleared, clear_before, clear_behind};
 use super::groups::tiles::{self, GroupRows, GroupTile, MOST_ROWS, Span, larger};
 use super::operand::transposed::{self, Transposition};
 use super::operand::{Fetch, boxed_layout};
-use super::plan::{Division, GemmPlan, LEAST_STEPS, Operands};
+use super::plan::{Division, GemmPlan, LEAST_STEPS, Operands, WIDTH};
 use super::plan_check::{MOST_THREADS, MOST_TILE};
 use super::problem::MOST_EXTENT;
 use crate::calls::unencoded;
@@ -223,7 +224,13 @@ impl GemmFamily for Hopper {
             }
             None => given.push(factor("A", la, a)?),
         }
-        given.push(factor("B", lb, b)?);
+        given.push(match plan.columns {
+            columns if plan.narrows_b() => {
+                let map = built.narrowed_tensor_map("B", lb, columns)?;
+                Arg::Value(unencoded(map, b))
+            }
+            _ => factor("B", lb, b)?,
+        });
         if let Some(second) = second {
             given.push(factor("B2", lb, second)?);
         }
@@ -234,7 +241,7 @@ impl GemmFamily for Hopper {
                 given.push(map(&owner_name(owner), lc, c)?);
             }
         }
-        if !plan.stages_c() || form.groups.is_some_and(Groups::has_rows) {
+        if !plan.stages_c() || form.groups.is_some_and(Groups::has_rows) || plan.columns != 0 {
             given.push(Arg::checked(c, lc));
         }
         // A kernel of a convolution counts the channels under each tap.
@@ -258,6 +265,11 @@ impl GemmFamily for Hopper {
             if plan.division == Division::SplitKFixup {
                 given.push(Arg::Value(WORDS));
             }
+        }
+        if plan.columns != 0 {
+            let [_, wide] = plan.computed().map(|extent| extent * plan.cluster[1]);
+            let numbers = [plan.columns / WIDTH, (problem.n + wide - 1) / wide];
+            given.extend(numbers.map(|n| Arg::Value(Argument::U32(n as u32))));
         }
         Ok(given)
     }
@@ -337,6 +349,8 @@ struct WarpSpecializedKernel<'a> {
     plan: &'a GemmPlan,
     batch: BatchForm,
     mma: &'a TiledMma,
+    /// Those of the narrower tiles, by their columns.
+    narrower: BTreeMap<i64, TiledMma>,
     ring: Pipeline,
     /// A and the right factors in global memory, with their stages.
     factors: Vec<Factor>,
@@ -348,6 +362,8 @@ struct WarpSpecializedKernel<'a> {
     divided: Option<Divided>,
     /// The offsets of groups along K, and K.
     along_k: Option<(Tensor, Index)>,
+    /// The columns of a tile, where the launch decides them.
+    width: Option<Index>,
     /// The flags of the chunks of A.
     arrivals: Option<ChunkFlags>,
     /// The words that tell which chunks of C are in memory, and the parts of each.
@@ -696,6 +712,17 @@ fn build(
         ..WarpSpecialized::cooperative(plan.stages as usize, 1, 8)
     };
     let mma = plan.tiled_mma()?;
+    let narrower = plan.widths().unwrap_or_default().into_iter();
+    let narrower = narrower.filter(|width| *width < plan.tile[1]).map(|width| {
+        let [m, _, k] = plan.tile;
+        let narrow = GemmPlan {
+            tile: [m, width, k],
+            columns: 0,
+            ..*plan
+        };
+        Ok::<_, Error>((width, narrow.tiled_mma()?))
+    });
+    let narrower: BTreeMap<i64, TiledMma> = narrower.collect::<Result<_, _>>()?;
     let mut ring = k.pipeline_of(&schedule);
     if plan.gather {
         ring = ring.filled_by(WARPGROUP_THREADS);
@@ -741,6 +768,13 @@ fn build(
         let sum = SplitSum::new(&mut k, plan);
         let adds = plan.division == Division::SplitKFixup;
         (sum, adds.then(|| Fixup::declare(&mut k, plan)))
+    });
+    let widths = plan.widths().map(|widths| {
+        let units = widths.iter().map(|width| width / WIDTH);
+        let (least, most) = (units.clone().min(), units.max());
+        let range = least.unwrap_or(1)..most.unwrap_or(1) + 1;
+        let width = k.index_argument("units", range) * WIDTH;
+        (width, k.index_argument("tiles_n", 1..MOST_EXTENT + 1))
     });
     let map = |k: &mut Builder, name: &str, layout: &Layout| {
         let map = output.map(k, name, layout);
@@ -792,7 +826,14 @@ fn build(
             Grid::Groups(Box::new(groups))
         }
         _ => {
-            let grid = clusters(&mut k, plan, [&m, &n], &products);
+            let grid = match &widths {
+                Some((_, tiles_n)) => {
+                    let tall = plan.tile[0] * along_m;
+                    let tiles = [(&m + (tall - 1)) / tall, tiles_n.clone()];
+                    BatchTiles::new(&mut k, plan, tiles, &products)
+                }
+                None => clusters(&mut k, plan, [&m, &n], &products),
+            };
             Grid::Products(match &first_chunk {
                 Some((of, first)) => grid.rotated(*of, first, &products[0]),
                 None => grid,
@@ -815,12 +856,14 @@ fn build(
         plan,
         batch,
         mma: &mma,
+        narrower,
         ring,
         factors,
         steps,
         grid,
         divided,
         along_k: along_k_of_groups,
+        width: widths.map(|(width, _)| width),
         arrivals,
         departures,
         rank,
@@ -1311,7 +1354,25 @@ impl WarpSpecializedKernel<'_> {
             .iter()
             .map(|factor| factor.source.bytes())
             .sum();
-        let producer = k.tma_producer(&self.ring, bytes);
+        let narrowed = self.width.as_ref().filter(|_| self.plan.narrows_b());
+        let producer = match narrowed {
+            Some(width) => {
+                let rows = self.plan.tile[1];
+                let of_row = maps.iter().find(|(factor, _)| factor.operand == Operand::B);
+                let of_row = of_row.map_or(0, |(_, map)| map.tile_bytes() / rows);
+                k.tma_producer_of(&self.ring, &(width * of_row + (bytes - rows * of_row)))
+            }
+            None => k.tma_producer(&self.ring, bytes),
+        };
+        let maps: Vec<(&Factor, TmaTensor)> = maps
+            .into_iter()
+            .map(|(factor, map)| match narrowed {
+                Some(width) if factor.operand == Operand::B => {
+                    (factor, k.narrowed_map(map, 0, width))
+                }
+                _ => (factor, map.clone()),
+            })
+            .collect();
         let [along_m, along_n, _] = self.plan.cluster;
         let ranks = ranks(self.plan, &self.rank);
         let masks = receivers(self.plan, &ranks).map(|mask| {
@@ -1333,14 +1394,22 @@ impl WarpSpecializedKernel<'_> {
             // The last tile of a group of rows begins in it, and has rows of the group behind it, which are not stored.
             // So has the last step of a part of K, whose numbers the consumers clear.
             let first = (self.first_row(&item), item.columns.as_ref());
-            let by = |(factor, map): &(&Factor, &TmaTensor)| match (factor.operand, &first) {
+            let first_column = match &self.width {
+                Some(width) => k.within(&item.at[1] * width, 0..MOST_EXTENT + 1),
+                None => 0.into(),
+            };
+            let by = |(factor, map): &(&Factor, TmaTensor)| match (factor.operand, &first) {
                 (Operand::A, (Some(row), _)) => map.offset_by((row, 0)),
                 (_, (_, Some(columns))) => {
                     map.offset_by((0, &columns.first / self.unit() * self.unit()))
                 }
-                _ => (*map).clone(),
+                (Operand::B, _) if self.width.is_some() && narrowed.is_none() => {
+                    // Boxes of the widest tile: what lies behind the columns of this one is not multiplied.
+                    map.offset_by((&first_column, 0))
+                }
+                _ => map.clone(),
             };
-            let is_moved = first.0.is_some() || first.1.is_some();
+            let is_moved = first.0.is_some() || first.1.is_some() || self.width.is_some();
             let moved = is_moved.then(|| maps.iter().map(by).collect::<Vec<TmaTensor>>());
             k.for_(0, &item.steps, 1, |k, step| {
                 let stage = producer.acquire(k);
@@ -1362,10 +1431,14 @@ impl WarpSpecializedKernel<'_> {
                     under
                 });
                 for (i, (factor, map)) in maps.iter().enumerate() {
-                    let map = moved.as_ref().map_or(*map, |moved| &moved[i]);
+                    let map = moved.as_ref().map_or(map, |moved| &moved[i]);
                     let shared = factor.landing.at(2, &stage);
                     let operand = factor.operand as usize;
-                    let mut at = vec![item.at[operand].clone()];
+                    let mut at = vec![match (factor.operand, &self.width, narrowed) {
+                        (Operand::B, Some(_), Some(_)) => first_column.clone(),
+                        (Operand::B, Some(_), None) => 0.into(),
+                        _ => item.at[operand].clone(),
+                    }];
                     match &under {
                         Some(under) => at.extend([under.channels.clone(), under.tap.clone()]),
                         None => at.push(step.clone()),
@@ -1386,6 +1459,47 @@ impl WarpSpecializedKernel<'_> {
         if [along_m, along_n] != [1, 1] {
             producer.tail(k);
         }
+    }
+
+    /// The main loop of the launch's width: each has a loop of its own, since the number of columns is a part of the instruction, and
+    /// waits for its products before the ways meet.
+    fn by_width(
+        &self,
+        k: &mut Builder,
+        width: &Index,
+        mainloop: &dyn Fn(&mut Builder, Option<&TiledMma>),
+    ) {
+        let all = self.plan.tile[1];
+        let narrower: Vec<i64> = self.narrower.keys().copied().collect();
+        let ends = |k: &mut Builder, narrow: Option<&TiledMma>| {
+            mainloop(k, narrow);
+            k.wgmma_wait(0);
+        };
+        fn chosen(
+            k: &mut Builder,
+            (width, widths): (&Index, &[i64]),
+            body: &dyn Fn(&mut Builder, i64),
+            whole: &dyn Fn(&mut Builder),
+        ) {
+            match widths {
+                [] => whole(k),
+                [first, rest @ ..] => {
+                    let is_it = k.equal(width, &(*first).into());
+                    k.if_else(
+                        is_it,
+                        |k| body(k, *first),
+                        |k| chosen(k, (width, rest), body, whole),
+                    );
+                }
+            }
+        }
+        debug_assert!(narrower.iter().all(|width| *width < all));
+        chosen(
+            k,
+            (width, &narrower),
+            &|k, width| ends(k, self.narrower.get(&width)),
+            &|k| ends(k, None),
+        );
     }
 
     /// The multiple at which a box of tensor maps may begin along K: of 16 bytes, if that is the contiguous mode of a factor.
@@ -1479,6 +1593,10 @@ impl WarpSpecializedKernel<'_> {
             .iter()
             .map(|_| k.fragment_of(mma, Operand::C, (self.plan.tile[0], self.plan.tile[1])));
         let acc: Vec<Fragment> = acc.collect();
+        if self.width.is_some() {
+            // A narrow main loop does not write the accumulators of the columns that it leaves out, and no path that stores them runs then.
+            acc.iter().for_each(|acc| k.clear(acc));
+        }
         let thread = k.thread();
         let thread = k.within(thread, 0..mma.threads() * self.plan.tiles_at_once());
         let lane = &thread % i64::from(WARPGROUP_THREADS);
@@ -1512,8 +1630,13 @@ impl WarpSpecializedKernel<'_> {
                 }
                 None => Cond::Known(true),
             };
+            let first_column = self.width.as_ref().map(|width| {
+                let first = k.within(&at[1] * width, 0..MOST_EXTENT + 1);
+                (first, width.clone())
+            });
             let at = TilePlace {
                 at,
+                columns: first_column,
                 product,
                 owner,
                 first_row,
@@ -1533,25 +1656,35 @@ impl WarpSpecializedKernel<'_> {
             if let Some(turns) = &turns {
                 turns.take(k);
             }
-            k.for_(0, &item.steps, 1, |k, step| {
-                let stage = consumer.wait(k);
-                if self.plan.gather {
-                    // Threads have written what `wgmma` reads by another proxy.
-                    k.fence(FenceKind::ProxyAsyncShared);
-                } else if let Some(columns) = &item.columns {
-                    self.clear_around(k, columns, (step, &stage), &thread);
-                }
-                let accumulate = k.less(&0.into(), step);
-                let scale = accumulate;
-                k.wgmma_fence();
-                for (db, acc) in right.iter().zip(&acc) {
-                    k.wgmma_tile(mma, acc, &da.at(&stage), &db.at(&stage), scale);
-                }
-                k.wgmma_commit();
-                k.wgmma_wait(1);
-                // The previous stage has been consumed: release it.
-                consumer.release_behind(k, &stage, step);
-            });
+            let mainloop = |k: &mut Builder, narrow: Option<&TiledMma>| {
+                k.for_(0, &item.steps, 1, |k, step| {
+                    let stage = consumer.wait(k);
+                    if self.plan.gather {
+                        // Threads have written what `wgmma` reads by another proxy.
+                        k.fence(FenceKind::ProxyAsyncShared);
+                    } else if let Some(columns) = &item.columns {
+                        self.clear_around(k, columns, (step, &stage), &thread);
+                    }
+                    let accumulate = k.less(&0.into(), step);
+                    let scale = accumulate;
+                    k.wgmma_fence();
+                    for (db, acc) in right.iter().zip(&acc) {
+                        let (da, db) = (da.at(&stage), db.at(&stage));
+                        match narrow {
+                            Some(narrow) => k.wgmma_columns((mma, narrow), acc, &da, &db, scale),
+                            None => k.wgmma_tile(mma, acc, &da, &db, scale),
+                        }
+                    }
+                    k.wgmma_commit();
+                    k.wgmma_wait(1);
+                    // The previous stage has been consumed: release it.
+                    consumer.release_behind(k, &stage, step);
+                })
+            };
+            match &self.width {
+                Some(width) => self.by_width(k, width, &mainloop),
+                None => mainloop(k, None),
+            }
             if let Some(turns) = &turns {
                 k.if_(item.is_followed, |k| turns.pass(k));
             }

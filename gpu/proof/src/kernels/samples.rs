@@ -762,6 +762,9 @@ fn products() -> Result<Vec<Sample>, Error> {
     for plan in pingpong_plans() {
         all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, 168));
     }
+    for plan in plans_of_widths() {
+        all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, 168));
+    }
     all.extend(with_epilogues()?);
     Ok(all)
 }
@@ -867,6 +870,51 @@ pub fn pingpong_plans() -> Vec<GemmPlan> {
         }
     }
     plans
+}
+
+/// Plans of kernels for several widths: of the largest tile for all types, in orders that TMA brings whole and narrow, and of other tiles.
+fn plans_of_widths() -> Vec<GemmPlan> {
+    let (first, second) = (Major::First, Major::Second);
+    let wide = ([128, 256, 64], [2, 1, 1]);
+    let kinds = [
+        (wide, [Ty::Bf16, Ty::Bf16], [second; 3]),
+        (wide, [Ty::F16, Ty::F32], [second; 3]),
+        (wide, [Ty::Tf32, Ty::F32], [second; 3]),
+        (wide, [Ty::S8, Ty::S32], [second; 3]),
+        (wide, [Ty::Bf16, Ty::Bf16], [second, first, second]),
+        (wide, [Ty::Bf16, Ty::Bf16], [first, second, first]),
+        (
+            ([256, 128, 64], [1, 2, 1]),
+            [Ty::Bf16, Ty::Bf16],
+            [second; 3],
+        ),
+        (
+            ([64, 256, 64], [1, 1, 1]),
+            [Ty::Bf16, Ty::Bf16],
+            [second; 3],
+        ),
+    ];
+    type Kind = (([i64; 3], [i64; 3]), [Ty; 2], [Major; 3]);
+    let plan = |((tile, cluster), [ab, c], majors): Kind| {
+        let [rows, widest, halves] = tile;
+        let vector = |ty: Ty| 128 / i64::from(ty.bits());
+        let operands = Operands {
+            ab,
+            c,
+            majors,
+            vectors: [vector(ab), vector(ab), vector(c)],
+            beta: false,
+            gated: false,
+        };
+        GemmPlan {
+            tile: [rows, widest, halves * 16 / i64::from(ab.bits())],
+            columns: widest,
+            warps: [(rows / 64).min(2), 1],
+            cluster,
+            ..GemmPlan::new(GemmMethod::Hopper, operands)
+        }
+    };
+    kinds.into_iter().map(plan).collect()
 }
 
 /// Returns the plans that a call on Hopper chooses among, with an epilogue and without, for matrices whose rows are read by `vector`

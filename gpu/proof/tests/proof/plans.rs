@@ -1427,6 +1427,7 @@ fn law_what_is_said_of_any_product_ends() {
             cluster: [(); 3].map(|()| number(&[1, 1, 2])),
             split: number(&[1, 1, 8]),
             undivided: number(&[0, 0, 5]),
+            columns: number(&[0, 0, 48, 144]),
             early: number(&[0, 0, 1]) == 1,
             swap: number(&[0, 1]) == 1,
             gather: number(&[0, 0, 1]) == 1,

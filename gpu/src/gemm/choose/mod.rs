@@ -402,6 +402,15 @@ mod h200 {
 impl GemmPlan {
     /// Returns what the model says of the plan for a problem on a device.
     pub(crate) fn cost(&self, problem: &GemmProblem, machine: Machine) -> PlanCost {
+        if self.columns != 0 {
+            let [m, n] = self.computed();
+            let narrow = GemmPlan {
+                tile: [m, n, self.tile[2]],
+                columns: 0,
+                ..*self
+            };
+            return narrow.cost(problem, machine);
+        }
         let (problem, _) = self.seen(problem);
         if self.operands.gated {
             return self.cost_of_both(&problem, machine);

@@ -47,6 +47,11 @@ impl Direct {
         Ok(Direct { copy, mma })
     }
 
+    /// Stores elements of C, those that lie in it.
+    pub(crate) fn store_elements(&self, k: &mut Builder, out: &Fragment, to: &Tensor) {
+        k.copy_in_bounds(&self.copy, out, to);
+    }
+
     /// Stores what the epilogue makes of tile `at`'s accumulators, those of each right factor: each thread its own elements.
     pub(crate) fn store(
         &self,

@@ -8,7 +8,7 @@ use super::terms::{EarlyTerms, Terms};
 use crate::gemm::batch::BatchForm;
 use crate::gemm::groups::tiles::Span;
 use crate::gemm::operand::boxed_layout;
-use crate::gemm::plan::GemmPlan;
+use crate::gemm::plan::{GemmPlan, WIDTH};
 use crate::gemm::sm90::{WARPGROUP_THREADS, owner_name};
 use crate::kernels::Major;
 use colex_atom::Reduction;
@@ -32,6 +32,8 @@ const MOST_BUFFERS: i64 = 4;
 pub(crate) struct TilePlace {
     /// Its coordinates along M and N.
     pub(crate) at: [Index; 2],
+    /// Its first column and the number of its columns, where the launch decides the width.
+    pub(crate) columns: Option<(Index, Index)>,
     /// Those of its product in a batch.
     pub(crate) product: Vec<Index>,
     /// The last of all coordinates of the product, by which the matrix of C is chosen where each has an owner.
@@ -70,8 +72,8 @@ pub(crate) struct Staged {
     columns: i64,
     copies: FragmentCopies,
     mma: TiledMma,
-    /// For the tiles of groups that have rows of other groups.
-    by_rows: Option<(Tensor, Direct)>,
+    /// For the tiles of groups that have rows of other groups, and for the columns of a tile behind its last whole part.
+    by_threads: Option<(Tensor, Direct)>,
 }
 
 /// Columns of a part: a power of two that divides the tile's, of 32 to 128 bytes. None if there is none. Beside more than 128 sums, a
@@ -131,8 +133,12 @@ impl StorePath {
         let mut map =
             |owner: usize| k.tma_tensor(&owner_name(owner), ty, &layout, [ROWS, columns], &tile, 1);
         let (map, others) = (map(0), (1..batch.owners()).map(map).collect());
-        let by_rows = match batch.groups.filter(|groups| groups.has_rows()) {
-            Some(_) => Some((k.tensor("rows_of_C", ty, &layout), Direct::new(plan, mma)?)),
+        let by_threads = match batch.groups {
+            Some(groups) if groups.has_rows() => Some("rows_of_C"),
+            _ => (plan.columns != 0).then_some("tail_of_C"),
+        };
+        let by_threads = match by_threads {
+            Some(name) => Some((k.tensor(name, ty, &layout), Direct::new(plan, mma)?)),
             None => None,
         };
         let shared = k.shared_tensor(ty, shared);
@@ -150,7 +156,7 @@ impl StorePath {
             columns,
             copies: FragmentCopies::new(plan, mma)?,
             mma: mma.clone(),
-            by_rows,
+            by_threads,
         })))
     }
 
@@ -166,7 +172,7 @@ impl StorePath {
     /// The tensor that threads access.
     pub(crate) fn tensor(&self) -> Option<&Tensor> {
         match self {
-            StorePath::Staged(staged) => staged.by_rows.as_ref().map(|(c, _)| c),
+            StorePath::Staged(staged) => staged.by_threads.as_ref().map(|(c, _)| c),
             StorePath::Direct(of_c) => Some(&of_c.0),
         }
     }
@@ -225,9 +231,10 @@ impl StorePath {
 impl Staged {
     /// The tensor map, from the row at which the coordinates of a tile count.
     fn map_of(&self, place: &TilePlace) -> TmaTensor {
-        match &place.first_row {
-            Some(first) => self.map.offset_by((first, 0)),
-            None => self.map.clone(),
+        match (&place.first_row, &place.columns) {
+            (Some(first), _) => self.map.offset_by((first, 0)),
+            (None, Some((first, _))) => self.map.offset_by((0, first)),
+            (None, None) => self.map.clone(),
         }
     }
 
@@ -322,10 +329,12 @@ impl ThreadEpilogue<'_> {
         let [m, n] = &place.at;
         let along_n = self.parts_along_n(staged);
         let row = &self.group + part / along_n * self.plan.warps[0];
-        let mut at = vec![
-            m * (self.plan.tile[0] / ROWS) + row,
-            n * along_n + part % along_n,
-        ];
+        let column = match &place.columns {
+            // The map is moved to the tile's first column.
+            Some(_) => (part % along_n).into(),
+            None => n * along_n + part % along_n,
+        };
+        let mut at = vec![m * (self.plan.tile[0] / ROWS) + row, column];
         at.extend(place.product.iter().cloned());
         at
     }
@@ -430,12 +439,30 @@ impl ThreadEpilogue<'_> {
 
     /// The thread's elements of a part of a matrix.
     fn own(&self, staged: &Staged, matrix: &Tensor, (at, part): (&TilePlace, i64)) -> Tensor {
-        let values = values(staged);
-        let tile = matrix.local_tile((self.plan.tile[0], self.plan.tile[1]), &at.at);
+        self.own_of(staged, matrix, at, [values(staged), part])
+    }
+
+    /// The thread's elements of a matrix in pieces of `values`: those of the piece with a number.
+    fn own_of(
+        &self,
+        staged: &Staged,
+        matrix: &Tensor,
+        at: &TilePlace,
+        [values, number]: [i64; 2],
+    ) -> Tensor {
+        let extents = (self.plan.tile[0], self.plan.tile[1]);
+        let tile = match &at.columns {
+            Some((first, _)) => {
+                let tile = matrix.local_tile(extents, (&at.at[0], 0));
+                tile.offset_by((0, first))
+            }
+            None => matrix.local_tile(extents, &at.at),
+        };
         let own = staged.mma.at(&self.thread).partition(&tile, Operand::C);
-        let by_part = Layout::new((values, self.parts(staged)), (1, values));
-        let by_part = by_part.expect("positive extents make a layout");
-        own.compose(by_part).at(1, part) // (values of the part)
+        let pieces = self.parts(staged) * self::values(staged) / values;
+        let by_piece = Layout::new((values, pieces), (1, values));
+        let by_piece = by_piece.expect("positive extents make a layout");
+        own.compose(by_piece).at(1, number) // (values of the piece)
     }
 
     /// Stores what the epilogue makes of the accumulators of a tile, those of each right factor.
@@ -457,12 +484,18 @@ impl ThreadEpilogue<'_> {
                         let early = if part == 0 { early } else { &next };
                         // The loads for a part are under way while the thread computes the part before.
                         let then = self.load_early(k, at, part + 1, terms);
-                        self.store_part(k, staged, acc, (at, part), terms, early);
+                        match &at.columns {
+                            Some((_, width)) => {
+                                let part = (at, part);
+                                self.store_within(k, staged, acc, part, width, (terms, early));
+                            }
+                            None => self.store_part(k, staged, acc, (at, part), terms, early),
+                        }
                         next = then;
                     }
                     self.next_turn(k, staged);
                 };
-                match &staged.by_rows {
+                match staged.by_threads.as_ref().filter(|_| at.rows.is_some()) {
                     Some(of_c) => k.if_else(at.is_inside, whole, |k| {
                         self.store_rows(k, of_c, acc, at, terms);
                     }),
@@ -487,6 +520,43 @@ impl ThreadEpilogue<'_> {
         };
         let c = c.fixed_behind(&place.product);
         direct.store(k, self.plan, acc, (&c, &place.at), &self.thread, terms);
+    }
+
+    /// Stores a part if the tile, of `width` columns, has it whole, and else the columns of it that the tile has, by the threads: a multiple
+    /// of [`WIDTH`].
+    fn store_within(
+        &self,
+        k: &mut Builder,
+        staged: &Staged,
+        acc: &[Fragment],
+        (at, part): (&TilePlace, i64),
+        width: &Index,
+        (terms, early): (&Terms, &EarlyTerms),
+    ) {
+        let first = part % self.parts_along_n(staged) * staged.columns;
+        let is_whole = k.less(&(first + staged.columns - 1).into(), width);
+        let begins = k.less(&first.into(), width);
+        let store = |k: &mut Builder| self.store_part(k, staged, acc, (at, part), terms, early);
+        k.if_else(is_whole, store, |k| {
+            k.if_(begins, |k| {
+                let (c, direct) = staged.by_threads.as_ref().expect("invariant: declared");
+                let (values, pieces) = (values(staged), staged.columns / WIDTH);
+                let sums = acc.iter().map(|acc| acc.gathered(values * part, values));
+                let sums: Vec<Fragment> = sums.collect();
+                let own = |matrix: &Tensor| self.own(staged, matrix, (at, part));
+                let out = terms.finish(k, (&sums, None, early), &own);
+                // The tile has not all pieces.
+                for piece in 0..pieces - 1 {
+                    let of_piece = values / pieces;
+                    let begins = k.less(&(first + piece * WIDTH).into(), width);
+                    k.if_(begins, |k| {
+                        let number = part * pieces + piece;
+                        let to = self.own_of(staged, c, at, [of_piece, number]);
+                        direct.store_elements(k, &out.values(of_piece * piece, of_piece), &to);
+                    });
+                }
+            });
+        });
     }
 
     fn store_part(
@@ -522,6 +592,8 @@ impl ThreadEpilogue<'_> {
             // After an odd number of parts, the buffer of the first part is the one that was stored last.
             let pending = match (part, self.parts(staged) % BUFFERS) {
                 (0, 1) => 0,
+                // Which part was stored last, the launch decides.
+                (_, _) if at.columns.is_some() && part % self.parts_along_n(staged) == 0 => 0,
                 _ => BUFFERS as u32 - 1,
             };
             k.where_(self.leads, |ir| ir.bulk_wait(pending, true));

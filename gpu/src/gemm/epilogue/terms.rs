@@ -185,7 +185,8 @@ impl KernelEpilogue {
     /// The number of the tensor that TMA brings to where C is staged, among those that are read: the first one of C's type and order
     /// that a tensor map describes, if the old C does not come there. The kernel that adds parts of K stages nothing.
     pub(crate) fn landing(&self, plan: &GemmPlan) -> Option<usize> {
-        if plan.operands.beta || plan.split > 1 || !plan.stages_c() {
+        let has_widths = plan.columns != 0;
+        if plan.operands.beta || plan.split > 1 || has_widths || !plan.stages_c() {
             return None;
         }
         let along = match plan.operands.major(Operand::C) {

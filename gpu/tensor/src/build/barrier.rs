@@ -332,6 +332,16 @@ impl Builder {
         });
     }
 
+    /// Arrives as [`arrive_expect`](Self::arrive_expect) does, with a number of bytes that the launch decides.
+    #[track_caller]
+    pub(crate) fn arrive_expect_number(&mut self, barrier: &Index, bytes: &Index) {
+        self.site(Location::caller(), |k| {
+            let address = k.address(barrier, false);
+            let bytes = k.value(bytes);
+            k.ir.mbarrier_arrive_expect(address, bytes);
+        });
+    }
+
     /// Notes that a load reports these bytes to a barrier.
     #[track_caller]
     pub(crate) fn brings(&mut self, barrier: &Index, bytes: i64) {

@@ -136,10 +136,12 @@ enum Ring {
 }
 
 /// How a stage becomes full.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Fill {
     /// Loads report that many bytes.
     Bytes(i64),
+    /// Loads report that number of bytes, a number of the launch.
+    Number(Index),
     /// The producer's threads arrive when they commit.
     Arrivals,
     /// The producer's threads arrive when the copies by `cp.async` that they have begun have landed.
@@ -187,6 +189,9 @@ const MOST_ITEMS: i64 = 1 << 31;
 
 /// What the bytes of a copy by TMA are multiples of.
 const TMA_BYTES: i64 = 16;
+
+/// The most bytes that an mbarrier counts in a phase.
+const MOST_BYTES: i64 = (1 << 20) - 1;
 
 const PRODUCER: Words = Words {
     actor: "producer",
@@ -865,6 +870,56 @@ impl Builder {
         self.producer_of(ring, Fill::Bytes(bytes), at)
     }
 
+    /// Returns a producer as [`Builder::tma_producer`] does, of a ring whose stages get a number of bytes that the launch decides: those of
+    /// [narrowed](Builder::narrowed_map) boxes.
+    ///
+    /// ```
+    /// # use colex_tensor::prelude::*;
+    /// let mut k = Builder::new("k", Arch::Sm90a, 64);
+    /// let rows = k.index_argument("rows", 1..9) * 8;
+    /// # let (ring, lane) = (k.pipeline(2, 1, 1), k.lane());
+    /// # let slab = "(64,64):(64,1)";
+    /// # let a = k.tma_tensor("a", Ty::F16, "(256,256):(256,_1)", &[64, 64], slab, 1);
+    /// # let stages = k.shared_tensor(Ty::F16, "(64,64,2):(64,1,4096)");
+    /// # k.start_pipelines(&[&ring], false);
+    /// # let warp = k.uniform(32);
+    /// # let one = k.elected();
+    /// let few = k.narrowed_map(&a, 0, &rows); // tiles of `rows` rows, of 128 bytes
+    /// # let produces = k.equal(&warp, &0.into());
+    /// # let is_it = k.both(produces, one);
+    /// # k.if_(is_it, |k| {
+    /// let producer = k.tma_producer_of(&ring, &(rows * 128));
+    /// # let stage = producer.acquire(k);
+    /// # k.tma_load(&few, (0, 0), &stages.at(2, &stage), &stage.barrier());
+    /// # producer.commit(k, &stage);
+    /// # });
+    /// # let consumes = k.equal(&warp, &1.into());
+    /// # k.if_(consumes, |k| {
+    /// #     let consumer = k.consumer(&ring, &lane);
+    /// #     let stage = consumer.wait(k);
+    /// #     consumer.release(k, &stage);
+    /// # });
+    /// assert!(k.finish().is_ok());
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Builder::finish`] fails if `bytes` may be below 1 or above 1048575, or need not be a multiple of 16.
+    #[track_caller]
+    pub fn tma_producer_of(&mut self, ring: &Pipeline, bytes: &Index) -> Producer {
+        let at = Location::caller();
+        self.own_indices([bytes], at);
+        let (least, most) = bytes.range();
+        let is_right = least >= 1 && most <= MOST_BYTES && bytes.alignment() % TMA_BYTES == 0;
+        if bytes.poison().is_none() && !is_right {
+            let why = format!(
+                "{bytes} bytes, {least} to {most}: TMA brings multiples of {TMA_BYTES}, and a barrier counts at most {MOST_BYTES}"
+            );
+            self.fail(ErrorKind::operands("tma_producer_of", why), at);
+        }
+        self.producer_of(ring, Fill::Number(bytes.clone()), at)
+    }
+
     fn producer_of(&mut self, ring: &Pipeline, fill: Fill, at: CallSite) -> Producer {
         let state = self.phase(ring, 1, at);
         let must_tail = ring.cluster != [1, 1];
@@ -1044,9 +1099,10 @@ impl Builder {
         }
     }
 
-    /// The conditions under which the open bodies run.
+    /// The conditions under which the open bodies run, and that part the threads: a launch decides the others for all of them.
     fn role(&self, at: CallSite) -> Vec<(Guard, CallSite)> {
         let guards = self.scopes.iter().filter_map(|s| s.condition);
+        let guards = guards.filter(|guard| !self.claims.is_of_launch(*guard));
         guards.map(|guard| (guard, at)).collect()
     }
 
@@ -1401,8 +1457,11 @@ impl Producer {
                 (Ring::Barriers(ring, fill), State::Phase(_, parity)) => {
                     let parity = k.get(parity);
                     k.wait(&ring.empty.at(&stage.index), &parity);
-                    if let (Fill::Bytes(bytes), Some(full)) = (fill, &stage.barrier) {
-                        k.arrive_expect(full, *bytes);
+                    match (fill, &stage.barrier) {
+                        (Fill::Bytes(bytes), Some(full)) => k.arrive_expect(full, *bytes),
+                        (Fill::Number(bytes), Some(full)) => k.arrive_expect_number(full, bytes),
+                        (Fill::Bytes(_) | Fill::Number(_), None)
+                        | (Fill::Arrivals | Fill::Copies, _) => {}
                     }
                 }
                 (ring, _) => k.room(ring.number(), at)?,
@@ -1440,7 +1499,7 @@ impl Producer {
             k.work(&self.0, "commit", at)?;
             k.close_stage(&self.0, stage, "commit", at)?;
             match &self.0.ring {
-                Ring::Barriers(_, Fill::Bytes(_)) => {}
+                Ring::Barriers(_, Fill::Bytes(_) | Fill::Number(_)) => {}
                 Ring::Barriers(ring, Fill::Arrivals) => k.arrive(&ring.full.at(&stage.index)),
                 Ring::Barriers(ring, Fill::Copies) => {
                     let a = k.address(&ring.full.at(&stage.index), false);

@@ -17,6 +17,8 @@ pub(crate) struct MapSlot {
     pub(crate) plan: TmaPlan,
     /// Whether the kernel stores to it.
     pub(crate) is_stored: bool,
+    /// The dimension along which the boxes of a launch may be narrower.
+    pub(crate) narrowed: Option<usize>,
 }
 
 /// The granularity of a TMA store in bytes: it writes whole units, also if a row of the tensor ends within one.
@@ -80,7 +82,16 @@ impl MapSlot {
                 map.swizzle
             )
         };
-        let same = ours.extents == map.extents
+        let same_box = |(dimension, (ours, found)): (usize, (&i64, &i64))| {
+            ours == found || self.narrowed == Some(dimension) && (1..ours + 1).contains(found)
+        };
+        let same = ours.extents.len() == map.extents.len()
+            && ours
+                .extents
+                .iter()
+                .zip(&map.extents)
+                .enumerate()
+                .all(same_box)
             && ours.element_strides == map.element_strides
             && ours.element == map.element
             && ours.dims.len() == map.dims.len()
@@ -123,19 +134,62 @@ impl TensorKernel {
         name: &str,
         layout: impl IntoLayout,
     ) -> Result<TensorMap, ArgumentError> {
+        let layout = layout.into_layout();
+        let layout = layout.map_err(|e| ArgumentError::of_tensor(name, e.to_string()))?;
+        self.map_slot(name)?.map(&layout)
+    }
+
+    /// Returns the tensor map as [`tensor_map`](Self::tensor_map) does, with tiles of `extent` elements along the mode that
+    /// [`Builder::narrowed_map`] names.
+    ///
+    /// ```
+    /// # use colex_tensor::prelude::*;
+    /// let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// let a = k.tma_tensor("a", Ty::F16, "(256,256):(256,_1)", &[64, 64], "(64,64):(64,1)", 1);
+    /// let rows = k.index_argument("rows", 1..9) * 8;
+    /// k.narrowed_map(&a, 0, &rows);
+    /// let built = k.finish()?;
+    /// assert_eq!(built.narrowed_tensor_map("a", "(100,80):(80,_1)", 24)?.extents, [64, 24]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`tensor_map`](Self::tensor_map), and an error if the kernel narrows no mode of the map, or if the blocks that
+    /// share a tile do not divide `extent`, or if the tile has fewer elements.
+    pub fn narrowed_tensor_map(
+        &self,
+        name: &str,
+        layout: impl IntoLayout,
+        extent: i64,
+    ) -> Result<TensorMap, ArgumentError> {
+        let slot = self.map_slot(name)?;
+        let mut map = self.tensor_map(name, layout)?;
+        let refuse = |why: String| Err(ArgumentError::of_tensor(name, why));
+        let Some(dimension) = slot.narrowed else {
+            return refuse("the kernel narrows no mode of its tiles".to_string());
+        };
+        let most = map.extents[dimension] * slot.multicast;
+        if !(1..=most).contains(&extent) || extent % slot.multicast != 0 {
+            return refuse(format!(
+                "tiles of {extent} elements: 1 to {most}, in equal parts of {} blocks",
+                slot.multicast
+            ));
+        }
+        map.extents[dimension] = extent / slot.multicast;
+        Ok(map)
+    }
+
+    fn map_slot(&self, name: &str) -> Result<&MapSlot, ArgumentError> {
         let slot = self.signature.slots.iter().find_map(|slot| match slot {
             Slot::Map(map) if map.name == name => Some(map),
             _ => None,
         });
-        match slot {
-            Some(map) => {
-                let layout = layout.into_layout();
-                map.map(&layout.map_err(|e| ArgumentError::of_tensor(name, e.to_string()))?)
-            }
-            None => Err(ArgumentError::new(format!(
+        slot.map(|slot| &**slot).ok_or_else(|| {
+            ArgumentError::new(format!(
                 "the kernel {} has no tensor map called {name}",
                 self.kernel.name
-            ))),
-        }
+            ))
+        })
     }
 }

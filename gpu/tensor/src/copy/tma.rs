@@ -4,7 +4,7 @@ use std::panic::Location;
 
 use colex_atom::{CopyAtom, Reduction, TmaElement, TmaPlan, TmaTile, Ty};
 use colex_layout::{
-    ComposedLayout, Int, IntoComposedLayout, IntoIntTuple, IntoLayout, Layout, Tiler,
+    Basis, ComposedLayout, Int, IntoComposedLayout, IntoIntTuple, IntoLayout, Layout, Tiler,
 };
 
 use crate::build::Builder;
@@ -30,6 +30,8 @@ pub struct TmaTensor {
     tile: Vec<i64>,
     /// How many elements its tiles are moved by along each mode. Empty if they are not.
     moved: Vec<Index>,
+    /// The extent of its tiles along a mode, a number of the launch, where that is not the one it was declared with.
+    narrowed: Option<Narrowed>,
     ty: Ty,
     owner: Owner,
     /// The layout of a tile in shared memory.
@@ -97,6 +99,15 @@ impl TmaTensor {
     }
 }
 
+/// A mode along which the tiles of a launch are narrower.
+#[derive(Clone, Debug)]
+struct Narrowed {
+    mode: usize,
+    /// The dimension of the map that is this mode.
+    dimension: usize,
+    extent: Index,
+}
+
 /// One TMA copy of a tile.
 struct Move<'a> {
     operation: &'static str,
@@ -162,6 +173,7 @@ impl Builder {
             plan: None,
             tile: Vec::new(),
             moved: Vec::new(),
+            narrowed: None,
             ty,
             shared: ComposedLayout::from(
                 Layout::leaf(Int::Static(1), Int::Static(0)).expect("one element"),
@@ -208,6 +220,7 @@ impl Builder {
             multicast,
             plan: plan.clone(),
             is_stored: false,
+            narrowed: None,
         })));
         Ok(TmaTensor {
             owner: self.failure.owner(),
@@ -217,9 +230,78 @@ impl Builder {
             plan: Some(plan),
             tile: tile.to_vec(),
             moved: Vec::new(),
+            narrowed: None,
             ty,
             shared: shared.clone(),
             blocks: multicast,
+        })
+    }
+
+    /// Returns the tensor with tiles of `extent` elements along a mode of its tiles, a number of the launch: its boxes are that narrow, and a tile
+    /// fills the beginning of its place in shared memory. Along this mode, the coordinate of a tile is that of its first element. The
+    /// launch gives the map of [`TensorKernel::narrowed_tensor_map`](crate::TensorKernel::narrowed_tensor_map) for the same number.
+    ///
+    /// ```
+    /// # use colex_tensor::prelude::*;
+    /// let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// let slab = "(64,64):(64,1)";
+    /// let a = k.tma_tensor("a", Ty::F16, "(256,256):(256,_1)", &[64, 64], slab, 1);
+    /// let rows = k.index_argument("rows", 1..9) * 8;
+    /// let few = k.narrowed_map(&a, 0, &rows);
+    /// # let (shared, landed) = (k.shared_tensor(Ty::F16, slab), k.barriers(1));
+    /// # let (tid, m) = (k.thread(), k.index_argument("tile", 0..4));
+    /// # let is_first = k.equal(&tid, &0.into());
+    /// # k.if_(is_first, |k| {
+    /// k.tma_load(&few, (m * &rows, 0), &shared, &landed.at(0)); // `rows` rows from the first of tile `m` on
+    /// # });
+    /// assert!(k.finish().is_ok());
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Builder::finish`] fails if the tile has no such mode or is several boxes along it, if `extent` may be less than 1 or more than the
+    /// tile's, or if the blocks that share a tile may not begin their parts at whole periods of the swizzle.
+    #[track_caller]
+    pub fn narrowed_map(&mut self, tensor: &TmaTensor, mode: usize, extent: &Index) -> TmaTensor {
+        let inert = |_: &mut Self| tensor.clone();
+        self.attempt(Location::caller(), inert, |k| {
+            k.failure.own("a tensor map", tensor.owner)?;
+            k.failure.own_indices([extent])?;
+            let refuse = |why: String| {
+                let why = format!("{}: {why}", tensor.name);
+                Err(ErrorKind::operands("narrowed_map", why))
+            };
+            let plan = tensor.plan()?;
+            let is_mode = |modes: &Vec<Basis>| match &modes[..] {
+                [one] => one.path().eq([mode]),
+                _ => false,
+            };
+            let dimension = plan.modes().iter().position(is_mode);
+            let (Some(dimension), Some(all)) = (dimension, tensor.tile.get(mode)) else {
+                return refuse(format!("mode {mode} is no dimension of the map"));
+            };
+            let (least, most) = extent.range();
+            if extent.poison().is_none() && (least < 1 || most > *all) {
+                return refuse(format!(
+                    "{extent} elements along mode {mode}, of tiles of {all}"
+                ));
+            }
+            let first = plan.slice(0);
+            let first = first.map_err(|e| ErrorKind::operands("narrowed_map", e.to_string()))?;
+            if first.iter().any(|of| of.coordinates[dimension] != 0) {
+                return refuse(format!("a tile is several boxes along mode {mode}"));
+            }
+            if let Slot::Map(map) = &mut k.launch.slots[tensor.slot] {
+                map.narrowed = Some(dimension);
+            }
+            Ok(TmaTensor {
+                narrowed: Some(Narrowed {
+                    mode,
+                    dimension,
+                    extent: extent.clone(),
+                }),
+                ..tensor.clone()
+            })
         })
     }
 
@@ -481,7 +563,9 @@ impl Builder {
             return Err(ErrorKind::operands("tma_load", why));
         }
         let atom = work.tensor.plan()?.load()?;
-        self.brings(barrier, work.tensor.tile_bytes());
+        if work.tensor.narrowed.is_none() {
+            self.brings(barrier, work.tensor.tile_bytes());
+        }
         self.each_box(work, &atom, |k, dst| CopyArgs {
             dst,
             barrier: Some(k.address(barrier, false)),
@@ -620,7 +704,11 @@ impl Builder {
                 ));
             }
         }
-        let step = |i: usize| tensor.tile.get(i).copied().unwrap_or(1);
+        let narrowed = tensor.narrowed.as_ref();
+        let step = |i: usize| match narrowed {
+            Some(narrowed) if narrowed.mode == i => 1,
+            _ => tensor.tile.get(i).copied().unwrap_or(1),
+        };
         // A coordinate of the map has 32 bits, which hold that of no tile farther out.
         let begin = |(i, c): (usize, &Index)| {
             let by = moved.get(i).cloned().unwrap_or_else(|| 0.into());
@@ -640,15 +728,41 @@ impl Builder {
         let rank = rank.cloned().unwrap_or_else(|| 0.into());
         let rank_of = first[0].coordinates.len();
         let boxes = first.iter().zip(&second).map(|(a, b)| {
-            let shared = &place + (&rank * (b.shared - a.shared) + a.shared) * bytes;
+            // The elements between the parts of two blocks, where the tile is cut along the narrowed mode.
+            let part = narrowed.and_then(|narrowed| {
+                let declared =
+                    b.coordinates[narrowed.dimension] - a.coordinates[narrowed.dimension];
+                let part = &narrowed.extent / tensor.blocks;
+                (declared > 0).then_some((narrowed.dimension, declared, part))
+            });
+            let apart = match &part {
+                Some((_, declared, part)) => part * ((b.shared - a.shared) / declared),
+                None => (b.shared - a.shared).into(),
+            };
+            let shared = &place + (&rank * apart + a.shared) * bytes;
             let coordinate = |i: usize| {
                 let (x, y) = (a.coordinates[i], b.coordinates[i]);
                 let origin = origin.get(i).cloned().unwrap_or_else(|| 0.into());
-                origin + &rank * (y - x) + x
+                let step = match &part {
+                    Some((dimension, _, part)) if *dimension == i => part.clone(),
+                    _ => (y - x).into(),
+                };
+                origin + &rank * step + x
             };
             (shared, (0..rank_of).map(coordinate).collect())
         });
         let boxes: Vec<(Index, Vec<Index>)> = boxes.collect();
+        if let Some(narrowed) = narrowed.filter(|_| tensor.blocks > 1) {
+            let period = crate::tensor::offset::period(tensor.shared.swizzle());
+            let begins = boxes.iter().map(|(shared, _)| shared.alignment());
+            let least = begins.min().unwrap_or(0);
+            if narrowed.extent.alignment() % tensor.blocks != 0 || least % (period * bytes) != 0 {
+                return refuse(format!(
+                    "the {} blocks that share a tile of {} elements may begin within a period of the swizzle",
+                    tensor.blocks, narrowed.extent
+                ));
+            }
+        }
         for (address, place) in &boxes {
             if address.alignment() % ALIGN != 0 {
                 return refuse(format!(

@@ -12,7 +12,7 @@ use crate::build::Builder;
 use crate::build::flow::Cond;
 use crate::error::ErrorKind;
 use crate::failure::FirstFailure;
-use crate::fragment::Fragment;
+use crate::fragment::{Fragment, element};
 use crate::index::{Index, sum};
 use crate::tensor::offset::period;
 use crate::tensor::partition::AtThread;
@@ -156,6 +156,43 @@ impl GmmaOperand {
         let fixed = fixed.map_err(|e| ErrorKind::operands("wgmma", e.to_string()))?;
         Ok(i64::from((fixed >> 32) as u32))
     }
+}
+
+/// The instructions of a product of tiles.
+struct Wgmma<'a> {
+    operation: &'static str,
+    mma: &'a TiledMma,
+    /// The MMA of the columns that are computed, if they are not all.
+    narrow: Option<&'a TiledMma>,
+}
+
+/// Refuses an MMA that is not another one with fewer columns, of which a tile has one atom along N.
+fn check_columns(mma: &TiledMma, narrow: &TiledMma, along_n: i64) -> Result<(), String> {
+    let (wide, few) = (mma.atom(), narrow.atom());
+    let ([m, n, k], [few_m, few_n, few_k]) = (wide.mnk(), few.mnk());
+    let is_same = (m, k) == (few_m, few_k)
+        && wide.elements() == few.elements()
+        && Operand::ALL.map(|of| element(wide, of)) == Operand::ALL.map(|of| element(few, of))
+        && wide.options() == few.options()
+        && wide.a_in_shared() == few.a_in_shared()
+        && wide.traits().thread == few.traits().thread
+        && mma.threads() == narrow.threads();
+    if !is_same || few_n > n {
+        return Err(format!(
+            "{} of {} threads computes no first columns of {} of {} threads: it must be the same but for fewer columns",
+            few.name(),
+            narrow.threads(),
+            wide.name(),
+            mma.threads()
+        ));
+    }
+    if along_n > 1 {
+        return Err(format!(
+            "a tile has {along_n} atoms of {} along N: the first columns are those of one",
+            wide.name()
+        ));
+    }
+    Ok(())
 }
 
 impl Builder {
@@ -343,7 +380,68 @@ impl Builder {
         b: &GmmaOperand,
         accumulates: impl Into<Cond>,
     ) {
-        let (a, accumulates) = (a.into(), accumulates.into());
+        let work = Wgmma {
+            operation: "wgmma_tile",
+            mma,
+            narrow: None,
+        };
+        self.issue_wgmma(&work, d, (a.into(), b), accumulates.into());
+    }
+
+    /// Computes the first columns of a tile as [`Builder::wgmma_tile`] computes all of them: by the instruction of `narrow`, which
+    /// is that of `mma` with fewer columns. The accumulators and the descriptors are those of `mma`; the accumulators of the other columns
+    /// stay as they are, and no other row of B is read. The numbers of columns for which a kernel has such a call are its choice at run time.
+    ///
+    /// ```
+    /// # use colex_tensor::prelude::*;
+    /// let [mma, narrow] = [128, 48].map(|n| {
+    ///     let atom = colex_atom::mma(&format!("SM90_64x{n}x16_F32BF16BF16_SS")).unwrap();
+    ///     TiledMma::new(atom, "(1,1,1):(0,0,0)", "(_,_,_)").unwrap()
+    /// });
+    /// # let mut k = Builder::new("k", Arch::Sm90a, 128);
+    /// # let layouts = ["Sw<3,3,3> o 0 o (64,64):(64,1)", "Sw<3,3,3> o 0 o (128,64):(64,1)"];
+    /// # let [sa, sb] = layouts.map(|text| k.shared_tensor(Ty::Bf16, text));
+    /// # let leader = k.uniform(128) * 128;
+    /// let a = k.gmma_operand(&mma, Operand::A, &sa, &leader);
+    /// let b = k.gmma_operand(&mma, Operand::B, &sb, &leader);
+    /// let c = k.fragment_of(&mma, Operand::C, (64, 128));
+    /// k.wgmma_fence();
+    /// k.wgmma_columns((&mma, &narrow), &c, &a, &b, false); // columns 0 to 47
+    /// k.wgmma_commit();
+    /// k.wgmma_wait(0);
+    /// assert_eq!(k.finish()?.kernel.ptx()?.matches("m64n48k16").count(), 4); // 4 atoms along K
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Builder::finish`] fails as for [`Builder::wgmma_tile`], if `narrow` differs from `mma` in more than the columns of its
+    /// instruction or has more of them, and if a tile has several atoms along N.
+    #[track_caller]
+    pub fn wgmma_columns<'a>(
+        &mut self,
+        (mma, narrow): (&TiledMma, &TiledMma),
+        d: &Fragment,
+        a: impl Into<GmmaSource<'a>>,
+        b: &GmmaOperand,
+        accumulates: impl Into<Cond>,
+    ) {
+        let work = Wgmma {
+            operation: "wgmma_columns",
+            mma,
+            narrow: Some(narrow),
+        };
+        self.issue_wgmma(&work, d, (a.into(), b), accumulates.into());
+    }
+
+    #[track_caller]
+    fn issue_wgmma(
+        &mut self,
+        work: &Wgmma<'_>,
+        d: &Fragment,
+        (a, b): (GmmaSource<'_>, &GmmaOperand),
+        accumulates: Cond,
+    ) {
         let at = Location::caller();
         self.run(at, |k| {
             k.own_fragments(&[d])?;
@@ -359,26 +457,30 @@ impl Builder {
                 // The instruction takes a register, not its negation.
                 Err(guard) => ScaleD::Pred(k.ir.pred(BinaryOp::And, guard, guard)),
             };
-            k.run_wgmma(mma, d, a, b, scale_d)
+            k.run_wgmma(work, d, (a, b), scale_d)
         });
     }
 
     fn run_wgmma(
         &mut self,
-        mma: &TiledMma,
+        work: &Wgmma<'_>,
         d: &Fragment,
-        a: GmmaSource<'_>,
-        b: &GmmaOperand,
+        (a, b): (GmmaSource<'_>, &GmmaOperand),
         scale_d: ScaleD,
     ) -> Result<(), ErrorKind> {
-        let refuse = |why: String| Err(ErrorKind::operands("wgmma_tile", why));
-        self.check_threads("wgmma_tile", mma)?;
+        let Wgmma {
+            operation,
+            mma,
+            narrow,
+        } = *work;
+        let refuse = |why: String| Err(ErrorKind::operands(operation, why));
+        self.check_threads(operation, mma)?;
         let atom = mma.atom();
-        check_type("wgmma_tile", atom, Operand::C, d.ty)?;
+        check_type(operation, atom, Operand::C, d.ty)?;
         let mut described = vec![(Operand::B, b)];
         match a {
             GmmaSource::Shared(a) => described.push((Operand::A, a)),
-            GmmaSource::Registers(a) => check_type("wgmma_tile", atom, Operand::A, a.ty)?,
+            GmmaSource::Registers(a) => check_type(operation, atom, Operand::A, a.ty)?,
         }
         if matches!(a, GmmaSource::Shared(_)) != atom.a_in_shared() {
             return refuse(format!(
@@ -426,16 +528,23 @@ impl Builder {
                 "A is {m} by {ka} atoms, B {n} by {kb}, and the accumulators are {}",
                 d.layout
             );
-            return Err(ErrorKind::operands("wgmma_tile", why));
+            return refuse(why);
         }
+        let issued = match narrow {
+            Some(narrow) => {
+                check_columns(mma, narrow, n).map_err(|why| ErrorKind::operands(operation, why))?;
+                narrow.atom()
+            }
+            None => atom,
+        };
         let mut operands = vec![(Operand::C, d)];
         if let GmmaSource::Registers(a) = a {
             operands.push((Operand::A, a));
         }
-        self.check_operands("wgmma_tile", mma, &operands)?;
+        self.check_operands(operation, mma, &operands)?;
         self.forget_parts(d)?;
         let note = format!("{m} along M, {n} along N, {ka} along K");
-        self.note(mma.atom().name(), m * n * ka, note, Vec::new());
+        self.note(issued.name(), m * n * ka, note, Vec::new());
         let (values, given) = (
             size(&d.layout, 0),
             match a {
@@ -443,6 +552,8 @@ impl Builder {
                 GmmaSource::Registers(a) => size(&a.layout, 0),
             },
         );
+        // The accumulators of an atom are in the order of its columns.
+        let values_issued = values * issued.mnk()[1] / atom.mnk()[1];
         for k in 0..ka {
             for i in 0..m {
                 for j in 0..n {
@@ -451,9 +562,9 @@ impl Builder {
                         GmmaSource::Registers(a) => a.run(given * (i + m * k), given)?,
                     };
                     let of_b = self.descriptor_at(b, j, k)?;
-                    let of_d = d.run(values * (i + m * j), values)?;
+                    let of_d = d.run(values * (i + m * j), values_issued)?;
                     let scale = if k == 0 { scale_d } else { ScaleD::One };
-                    self.ir.wgmma(mma.atom(), &of_d, &of_a, of_b, scale);
+                    self.ir.wgmma(issued, &of_d, &of_a, of_b, scale);
                 }
             }
         }

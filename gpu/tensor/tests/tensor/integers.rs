@@ -617,6 +617,21 @@ fn rows() -> Vec<Row> {
             &[],
         ),
         (
+            "tma_producer_of",
+            |k, n| {
+                let ring = k.pipeline(2, 1, 1);
+                k.start_pipelines(&[&ring], false);
+                let first = one(k);
+                k.if_(first, |k| {
+                    let producer = k.tma_producer_of(&ring, &index(n));
+                    let stage = producer.acquire(k);
+                    producer.commit(k, &stage);
+                });
+            },
+            1024,
+            &[],
+        ),
+        (
             "consumer",
             |k, n| {
                 let ring = k.pipeline(2, 32, 1);
@@ -960,6 +975,26 @@ fn rows() -> Vec<Row> {
             &[],
         ),
         (
+            "narrowed_map",
+            |k, n| {
+                let (map, _) = mapped(k);
+                k.narrowed_map(&map, 0, &index(n));
+            },
+            3,
+            &[],
+        ),
+        (
+            "narrowed_map",
+            |k, n| {
+                of_type::<usize>(k, n, |k, n| {
+                    let (map, _) = mapped(k);
+                    k.narrowed_map(&map, n, &index(3));
+                })
+            },
+            1,
+            &[0],
+        ),
+        (
             "tma_load",
             |k, n| {
                 let (map, shared) = mapped(k);
@@ -1271,7 +1306,7 @@ fn law_no_call_takes_an_integer_on_trust() {
 }
 
 /// Methods with an integer that no kernel has, or whose law is elsewhere.
-const ELSEWHERE: [(&str, &str); 17] = [
+const ELSEWHERE: [(&str, &str); 18] = [
     (
         "address",
         "of any number of bytes; the verifier and the simulator check what uses it",
@@ -1295,6 +1330,10 @@ const ELSEWHERE: [(&str, &str); 17] = [
     ("less", "any two numbers"),
     ("min", "any two numbers"),
     ("of", "the coordinates of `elements`"),
+    (
+        "narrowed_tensor_map",
+        "of the host, compared with the kernel's tiles: `a_narrowed_map_has_limits`",
+    ),
     (
         "operand",
         "any number of 32 bits; the lowering refuses others",

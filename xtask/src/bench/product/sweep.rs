@@ -364,6 +364,8 @@ pub(in crate::bench) struct PlanLine {
     split: i64,
     division: Division,
     undivided: i64,
+    /// The columns of a tile, of a kernel for several widths.
+    columns: i64,
     early: bool,
     cluster: Option<[i64; 3]>,
     order: Option<Order>,
@@ -389,6 +391,7 @@ impl FromStr for PlanLine {
             split: 1,
             division: Division::SplitK,
             undivided: 0,
+            columns: 0,
             early: false,
             cluster: None,
             order: None,
@@ -399,6 +402,7 @@ impl FromStr for PlanLine {
                 .split_once('=')
                 .with_context(|| format!("`{word}` of `{line}` is not NAME=VALUE"))?;
             match name {
+                "columns" => variant.columns = value.parse()?,
                 "stages" => variant.stages = Some(value.parse()?),
                 "warps" => {
                     let units = numbers(value)?;
@@ -446,7 +450,7 @@ impl FromStr for PlanLine {
                     variant.order = Some(Order::Grouped { width, raster });
                 }
                 _ => anyhow::bail!(
-                    "a plan has no `{name}`: method, stages, warps, schedule, swap, split, fixup, shares, undivided, early, gather, \
+                    "a plan has no `{name}`: method, columns, stages, warps, schedule, swap, split, fixup, shares, undivided, early, gather, \
                      pack, cluster, vector and group"
                 ),
             }
@@ -481,6 +485,7 @@ impl PlanLine {
             split: self.split,
             division: self.division,
             undivided: self.undivided,
+            columns: self.columns,
             early: self.early,
             cluster: self.cluster.unwrap_or(usual.cluster),
             order: self.order.unwrap_or(usual.order),

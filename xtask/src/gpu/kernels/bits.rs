@@ -1,8 +1,8 @@
 //! The bits of products: the same in every run of a plan, in products of any number of rows if that is asked for, and from two
-//! streams at once.
+//! streams at once; and the same by a kernel of several widths as by those of one.
 //!
-//! On the simulator, `bits_do_not_depend_on_the_run_or_the_batch` and
-//! `law_rows_of_a_batch_invariant_product_have_the_same_bits` say the same.
+//! On the simulator, `bits_do_not_depend_on_the_run_or_the_batch`,
+//! `law_rows_of_a_batch_invariant_product_have_the_same_bits` and `law_widths_have_the_bits_of_one_width` say the same.
 
 use anyhow::{Context, Result, ensure};
 use colex_gpu::kernels::GemmElement;
@@ -12,13 +12,14 @@ use half::{bf16, f16};
 
 use super::is_fast;
 
-/// Checks all three, in a few seconds on a GPU.
+/// Checks all four, in a few seconds on a GPU.
 pub(super) fn of_products(device: &Device) -> Result<String> {
     let runs = every_run(device)?;
     let rows = any_rows::<bf16>(device)? + any_rows::<f16>(device)?;
     let at_once = two_streams(device)?;
+    let widths = every_width(device)?;
     Ok(format!(
-        "{runs} runs of plans, {rows} numbers of rows, {at_once} products of two streams at once"
+        "{runs} runs of plans, {rows} numbers of rows, {at_once} products of two streams at once, {widths} widths of one kernel"
     ))
 }
 
@@ -268,6 +269,50 @@ fn two_streams(device: &Device) -> Result<usize> {
     Ok(done)
 }
 
+/// A kernel of several widths gives, for each of them, the bits of the kernel of that width alone. Returns the number of widths.
+fn every_width(device: &Device) -> Result<usize> {
+    if !has_hopper(device) {
+        return Ok(0);
+    }
+    let (m, k, tile, cluster) = if is_fast(device) {
+        (300, 4104, [128, 256, 64], [2, 1, 1])
+    } else {
+        (72, 264, [64, 64, 64], [1, 1, 1])
+    };
+    let [rows, widest, step] = tile;
+    let mut done = 0;
+    for columns in (1..=widest / 16).map(|units| units * 16) {
+        if 2 * columns <= widest {
+            continue;
+        }
+        // Two tiles and a part of one.
+        let n = 2 * columns as usize + 20;
+        let of = Inputs::<bf16>::new(device, [m, n, k], 30)?;
+        let mut written = of.c.clone();
+        let gemm = of.gemm(&mut written)?;
+        let run = |tile, columns| -> Result<Vec<u32>> {
+            let call = gemm.prepare_with(|operands, _| {
+                Ok(GemmPlan {
+                    tile,
+                    columns,
+                    warps: [rows / 64, 1],
+                    cluster,
+                    ..GemmPlan::new(GemmMethod::Hopper, operands)
+                })
+            })?;
+            of.c.fill_bytes(0xff)?;
+            call.run(device)?;
+            bits(&of.c)
+        };
+        ensure!(
+            run(tile, columns)? == run([rows, columns, step], 0)?,
+            "tiles of {columns} columns: the kernel of several widths has other bits than that of one"
+        );
+        done += 1;
+    }
+    Ok(done)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,7 +323,7 @@ mod tests {
         let said = of_products(&Device::simulator(Arch::Sm90a)).expect("the same bits");
         assert_eq!(
             said,
-            "30 runs of plans, 20 numbers of rows, 12 products of two streams at once"
+            "30 runs of plans, 20 numbers of rows, 12 products of two streams at once, 2 widths of one kernel"
         );
         let said = of_products(&Device::simulator(Arch::Sm80)).expect("the same bits");
         assert!(said.starts_with("3 runs of plans, 20"), "{said}");

@@ -137,6 +137,7 @@ fn numbers(plan: &mut GemmPlan) -> Vec<&mut i64> {
         method: _,
         operands,
         tile,
+        columns,
         stages,
         warps,
         schedule: _,
@@ -160,7 +161,7 @@ fn numbers(plan: &mut GemmPlan) -> Vec<&mut i64> {
     } = operands;
     let lists = tile.iter_mut().chain(warps).chain(cluster).chain(vectors);
     lists
-        .chain([stages, split, undivided])
+        .chain([columns, stages, split, undivided])
         .chain(widths(order))
         .collect()
 }
@@ -386,6 +387,17 @@ impl GemmPlanCase {
             GemmMethod::Hopper | GemmMethod::Gemv => random.one_in(3),
             _ => random.one_in(60),
         };
+        let is_plain = plan.split == 1 && plan.cluster[2] == 1 && !plan.gather;
+        let has_widths = match plan.method {
+            GemmMethod::Hopper if is_plain => random.one_in(3),
+            _ => random.one_in(60),
+        };
+        if has_widths {
+            let [_, widest, _] = plan.tile;
+            let units = widest / 2 / 16 + random.one(&[1, 1, 2, 3]);
+            plan.columns = units.min(widest / 16) * 16;
+            plan.operands.beta &= random.one_in(6);
+        }
     }
 
     /// One number that may be anything, in a third of the plans; more, and other types, in a few.
@@ -414,6 +426,7 @@ impl GemmPlanCase {
     pub fn problem(&self, random: &mut Random) -> GemmCase {
         let plan = &self.plan;
         let [m, n, k] = plan.tile;
+        let n = if plan.columns == 0 { n } else { plan.columns };
         let tile = if plan.swap { [n, m, k] } else { [m, n, k] };
         let tile = tile.map(|t| if (1..=512).contains(&t) { t } else { 32 });
         let whole = plan.whole && !random.one_in(5);
@@ -532,6 +545,7 @@ impl fmt::Display for GemmPlanCase {
             method,
             operands,
             tile,
+            columns,
             stages,
             warps,
             schedule,
@@ -560,7 +574,7 @@ impl fmt::Display for GemmPlanCase {
         write!(
             f,
             "{method} for {} of {call_ab} to {call_c}: {ab} to {c}, {majors:?}, vectors {vectors:?}, beta {beta}, gated {gated}, tile \
-             {tile:?}, {stages} stages, warps {warps:?}, {schedule:?}, cluster {cluster:?}, {split} parts ({division:?}), {undivided} tiles whole, early {early}, {order}, swap {swap}, gather {gather}, whole {whole}",
+             {tile:?} of {columns} columns, {stages} stages, warps {warps:?}, {schedule:?}, cluster {cluster:?}, {split} parts ({division:?}), {undivided} tiles whole, early {early}, {order}, swap {swap}, gather {gather}, whole {whole}",
             self.arch
         )
     }

@@ -10,6 +10,7 @@ mod pointers;
 mod stores;
 mod stream_k;
 mod transposed;
+mod widths;
 
 use colex_atom::{Arch, Ty};
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};

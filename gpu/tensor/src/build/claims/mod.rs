@@ -164,6 +164,24 @@ impl Claims {
         }
     }
 
+    /// Whether a condition compares numbers of the launch: all threads of it go one way.
+    pub(crate) fn is_of_launch(&self, guard: Guard) -> bool {
+        matches!(self.says.get(&guard.pred), Some(Says::Compare(index, ..)) if self.is_number(index))
+    }
+
+    /// Whether an integer is computed of numbers of the launch alone.
+    fn is_number(&self, index: &Index) -> bool {
+        match &index.0.node {
+            Node::Leaf(leaf) => self.parameters.contains_key(&leaf.reg),
+            Node::Poison(_) => false,
+            node => {
+                let mut all = true;
+                node.parts(&mut |part| all = all && self.is_number(part));
+                all
+            }
+        }
+    }
+
     /// Notes that a register holds a parameter.
     pub(crate) fn parameter(&mut self, reg: Reg, id: ParamId) {
         self.parameters.insert(reg, id);

@@ -120,8 +120,10 @@ fn failing() -> Vec<Case> {
         "copy with hints" => |k, s| k.copy(Hints::default().on(&s.copy), &s.part, &s.sums);
         "mma" => |k, s| k.mma(&s.mma, &s.sums, &s.sums, &s.sums, &s.sums);
         "wgmma_tile" => |k, s| k.wgmma_tile(&s.mma, &s.sums, &s.sums, &s.operand, ScaleD::Zero);
+        "wgmma_columns" => |k, s| k.wgmma_columns((&s.gmma, &s.mma), &s.sums, &s.sums, &s.operand, ScaleD::Zero);
         "gmma_operand" => |k, s| k.gmma_operand(&s.gmma, Operand::C, &s.slab, &0.into());
         "GmmaOperand::at" => |_k, s| s.operand.at(0);
+        "narrowed_map" => |k, s| k.narrowed_map(&s.map, 2, &8.into());
         "tma_load" => |k, s| k.tma_load(&s.map, 0, &s.slab, &s.full);
         "tma_load_hinted" => |k, s| { let p = k.emit(|k| k.mov(colex_ir::Type::B64, 0)); k.tma_load_hinted(&s.map, 0, &s.slab, &s.full, p) };
         "tma_load_multicast" => |k, s| { let m = k.emit(|k| k.mov(colex_ir::Type::B16, 3)); k.tma_load_multicast(&s.map, (0, 0), &s.slab, &s.full, &0.into(), m) };

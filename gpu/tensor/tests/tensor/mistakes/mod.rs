@@ -3,6 +3,7 @@
 mod defects;
 mod failures;
 mod im2col;
+mod narrowed;
 mod no_integer;
 mod owners;
 mod refusals;

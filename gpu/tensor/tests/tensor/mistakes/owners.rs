@@ -192,6 +192,8 @@ fn foreign() -> Vec<Case> {
         "relay: ring" => |k, s, t| k.relay(&t.ring);
         "wait of a relay: self" => |k, s, t| t.relay.wait(k);
         "pass: self" => |k, s, t| t.relay.pass(k, &s.stage);
+        "tma_producer_of: ring" => |k, s, t| k.tma_producer_of(&t.ring, &64.into());
+        "tma_producer_of: bytes" => |k, s, t| k.tma_producer_of(&s.ring, &(&t.tid % 8 * 16 + 16));
         "tma_producer: ring" => |k, s, t| k.tma_producer(&t.ring, 64);
         "consumer: ring" => |k, s, t| k.consumer(&t.ring, &s.tid);
         "consumer: lane" => |k, s, t| k.consumer(&s.ring, &t.tid);
@@ -219,6 +221,8 @@ fn foreign() -> Vec<Case> {
         "bulk_store: from" => |k, s, t| k.bulk_store(&t.shared, &s.row);
         "bulk_store: to" => |k, s, t| k.bulk_store(&s.shared, &t.row);
         "prefetch_map: tensor" => |k, s, t| k.prefetch_map(&t.map);
+        "narrowed_map: tensor" => |k, s, t| k.narrowed_map(&t.map, 0, &8.into());
+        "narrowed_map: extent" => |k, s, t| k.narrowed_map(&s.map, 0, &(&t.tid % 64 + 1));
         "tma_load: tensor" => |k, s, t| k.tma_load(&t.map, (0, 0), &s.slab, &s.full);
         "tma_load: at" => |k, s, t| k.tma_load(&s.map, (&t.tid, 0), &s.slab, &s.full);
         "tma_load: shared" => |k, s, t| k.tma_load(&s.map, (0, 0), &t.slab, &s.full);
@@ -283,6 +287,10 @@ fn foreign() -> Vec<Case> {
         "wgmma_tile: a" => |k, s, t| k.wgmma_tile(&s.gmma, &s.wide, &t.operand_a, &s.operand.at(0), true);
         "wgmma_tile: b" => |k, s, t| k.wgmma_tile(&s.gmma, &s.wide, &s.operand_a, &t.operand.at(0), true);
         "wgmma_tile: accumulates" => |k, s, t| k.wgmma_tile(&s.gmma, &s.wide, &s.operand_a, &s.operand.at(0), t.cond);
+        "wgmma_columns: d" => |k, s, t| k.wgmma_columns((&s.gmma, &s.gmma), &t.wide, &s.operand_a, &s.operand.at(0), true);
+        "wgmma_columns: a" => |k, s, t| k.wgmma_columns((&s.gmma, &s.gmma), &s.wide, &t.operand_a, &s.operand.at(0), true);
+        "wgmma_columns: b" => |k, s, t| k.wgmma_columns((&s.gmma, &s.gmma), &s.wide, &s.operand_a, &t.operand.at(0), true);
+        "wgmma_columns: accumulates" => |k, s, t| k.wgmma_columns((&s.gmma, &s.gmma), &s.wide, &s.operand_a, &s.operand.at(0), t.cond);
         "GmmaOperand::at: stage" => |k, s, t| s.operand.at(&t.tid % 2);
         "local_tile: at" => |k, s, t| s.tensor.local_tile((8, 8), (&t.tid, 0));
         "Tensor::at: place" => |k, s, t| s.shared.at(2, &t.tid % 2);
