@@ -2395,8 +2395,9 @@ pub(super) fn prepare(
     let grid = launch(of_taken, launched, form.groups, &kernel.built, device);
     let [a, b, c] = order;
     let mut operands: Vec<usize> = [a, b].into_iter().chain(second).chain([c]).collect();
-    // A kernel of rows has a tensor map of C, and C itself.
-    let has_both = launched.stages_c() && form.groups.is_some_and(Groups::has_rows);
+    // A kernel of rows, or for several widths, has a tensor map of C, and C itself.
+    let has_rows = form.groups.is_some_and(Groups::has_rows);
+    let has_both = launched.stages_c() && (has_rows || launched.columns != 0);
     operands.extend(has_both.then_some(c));
     operands.extend(others..departed);
     operands.extend(numbers);
