@@ -6,7 +6,7 @@ use colex_tiled::Operand;
 use super::epilogue::convert::{outputs, sum_type};
 use super::operand::shares;
 use super::plan::{Division, GemmPlan, MOST_FIXUP, Operands, WIDTH};
-use super::sm90::{MOST_SHARES, MOST_SHARING, MOST_STEPS};
+use super::sm90::{MOST_SHARES, MOST_SHARING, MOST_STEPS, most_narrow_tiles};
 use crate::error::{Error, ErrorKind, begins_late, flag};
 use crate::kernels::{GemmProblem, Major};
 use crate::method::GemmMethod;
@@ -467,6 +467,10 @@ impl GemmPlan {
         if self.gather {
             return refuse("TMA loads A and B, and threads do not");
         }
+        // Along N, a tile would have to be whole periods of the swizzle.
+        if self.launched().operands.major(Operand::B) != Major::Second {
+            return refuse("B, or A if the plan swaps them, is contiguous along K");
+        }
         if self.operands.beta {
             return refuse("it does not read C");
         }
@@ -510,6 +514,14 @@ impl GemmPlan {
         let along = |extent: i64, tile: i64| (extent - 1) / tile + 1;
         let [rows, columns] = self.computed();
         let [m, n] = [along(problem.m, rows), along(problem.n, columns)];
+        if self.columns != 0 {
+            let wide = (n - 1) / self.cluster[1] + 1;
+            self.limit(
+                "tiles along N with several widths",
+                wide,
+                most_narrow_tiles(self),
+            )?;
+        }
         let most = MOST_PLACES - 1;
         self.limit("tiles", m.saturating_mul(n), most)?;
         self.limit(
@@ -517,5 +529,39 @@ impl GemmPlan {
             m.max(n).saturating_mul(self.strip()?),
             most,
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use colex_atom::Ty;
+
+    /// The first columns of the widest tiles lie within the largest extent.
+    #[test]
+    fn more_narrow_tiles_than_the_widest_ones_of_an_extent_are_refused() {
+        let operands = Operands {
+            ab: Ty::Bf16,
+            c: Ty::Bf16,
+            majors: [Major::Second; 3],
+            vectors: [8; 3],
+            beta: false,
+            gated: false,
+        };
+        let plan = GemmPlan {
+            tile: [128, 256, 64],
+            columns: 144,
+            cluster: [1, 2, 1],
+            ..GemmPlan::new(GemmMethod::Hopper, operands)
+        };
+        let most = most_narrow_tiles(&plan);
+        assert_eq!(most, 4_194_048);
+        let of = |n| plan.check_tiles(&GemmProblem::new(64, n, 64));
+        assert!(of(288 * most).is_ok());
+        let error = of(288 * most + 1).expect_err("a tile more");
+        assert_eq!(
+            error.to_string(),
+            "the plan asks for 4194049 tiles along N with several widths: the Hopper kernel takes at most 4194048, 1 fewer"
+        );
     }
 }

@@ -118,6 +118,9 @@ pub struct GemmProblem {
     /// Whether a chosen plan keeps A and B in their places. In a swapped product, neighbouring columns of C belong to different threads,
     /// which a closure of the epilogue may need in one.
     pub keeps_sides: bool,
+    /// Whether the product is alone: its call has no modes of a batch, no groups, lists or chunks, and is no convolution. The choice of a
+    /// plan reads it: a kernel for [several widths](crate::kernels::gemm::GemmPlan::columns) computes one product.
+    pub alone: bool,
 }
 
 /// What an epilogue of the caller does for each element of C beyond the scaled sum, as far as the choice of a plan knows it.
@@ -173,6 +176,7 @@ impl GemmProblem {
             compute: None,
             epilogue: None,
             keeps_sides: false,
+            alone: true,
         }
     }
 

@@ -225,7 +225,7 @@ impl GemmFamily for Hopper {
             None => given.push(factor("A", la, a)?),
         }
         given.push(match plan.columns {
-            columns if plan.narrows_b() => {
+            columns if columns != 0 => {
                 let map = built.narrowed_tensor_map("B", lb, columns)?;
                 Arg::Value(unencoded(map, b))
             }
@@ -774,7 +774,10 @@ fn build(
         let (least, most) = (units.clone().min(), units.max());
         let range = least.unwrap_or(1)..most.unwrap_or(1) + 1;
         let width = k.index_argument("units", range) * WIDTH;
-        (width, k.index_argument("tiles_n", 1..MOST_EXTENT + 1))
+        (
+            width,
+            k.index_argument("tiles_n", 1..most_narrow_tiles(plan) + 1),
+        )
     });
     let map = |k: &mut Builder, name: &str, layout: &Layout| {
         let map = output.map(k, name, layout);
@@ -881,6 +884,11 @@ fn build(
         |k| kernel.consume(k, &stored, &output, sum.as_ref(), &terms),
     );
     k.finish()
+}
+
+/// The most clusters' tiles along N of a kernel for several widths: the first columns of tiles of any width lie within the largest extent.
+pub(crate) fn most_narrow_tiles(plan: &GemmPlan) -> i64 {
+    MOST_EXTENT / (plan.tile[1] * plan.cluster[1])
 }
 
 /// The most steps along K of a tile.
@@ -1354,8 +1362,7 @@ impl WarpSpecializedKernel<'_> {
             .iter()
             .map(|factor| factor.source.bytes())
             .sum();
-        let narrowed = self.width.as_ref().filter(|_| self.plan.narrows_b());
-        let producer = match narrowed {
+        let producer = match &self.width {
             Some(width) => {
                 let rows = self.plan.tile[1];
                 let of_row = maps.iter().find(|(factor, _)| factor.operand == Operand::B);
@@ -1366,7 +1373,7 @@ impl WarpSpecializedKernel<'_> {
         };
         let maps: Vec<(&Factor, TmaTensor)> = maps
             .into_iter()
-            .map(|(factor, map)| match narrowed {
+            .map(|(factor, map)| match &self.width {
                 Some(width) if factor.operand == Operand::B => {
                     (factor, k.narrowed_map(map, 0, width))
                 }
@@ -1394,22 +1401,16 @@ impl WarpSpecializedKernel<'_> {
             // The last tile of a group of rows begins in it, and has rows of the group behind it, which are not stored.
             // So has the last step of a part of K, whose numbers the consumers clear.
             let first = (self.first_row(&item), item.columns.as_ref());
-            let first_column = match &self.width {
-                Some(width) => k.within(&item.at[1] * width, 0..MOST_EXTENT + 1),
-                None => 0.into(),
-            };
+            let first_column = self.width.as_ref();
+            let first_column = first_column.map(|width| self.first_column(k, &item.at[1], width));
             let by = |(factor, map): &(&Factor, TmaTensor)| match (factor.operand, &first) {
                 (Operand::A, (Some(row), _)) => map.offset_by((row, 0)),
                 (_, (_, Some(columns))) => {
                     map.offset_by((0, &columns.first / self.unit() * self.unit()))
                 }
-                (Operand::B, _) if self.width.is_some() && narrowed.is_none() => {
-                    // Boxes of the widest tile: what lies behind the columns of this one is not multiplied.
-                    map.offset_by((&first_column, 0))
-                }
                 _ => map.clone(),
             };
-            let is_moved = first.0.is_some() || first.1.is_some() || self.width.is_some();
+            let is_moved = first.0.is_some() || first.1.is_some();
             let moved = is_moved.then(|| maps.iter().map(by).collect::<Vec<TmaTensor>>());
             k.for_(0, &item.steps, 1, |k, step| {
                 let stage = producer.acquire(k);
@@ -1434,9 +1435,9 @@ impl WarpSpecializedKernel<'_> {
                     let map = moved.as_ref().map_or(map, |moved| &moved[i]);
                     let shared = factor.landing.at(2, &stage);
                     let operand = factor.operand as usize;
-                    let mut at = vec![match (factor.operand, &self.width, narrowed) {
-                        (Operand::B, Some(_), Some(_)) => first_column.clone(),
-                        (Operand::B, Some(_), None) => 0.into(),
+                    let mut at = vec![match (factor.operand, &first_column) {
+                        // The coordinate of a narrowed tile is that of its first element.
+                        (Operand::B, Some(first)) => first.clone(),
                         _ => item.at[operand].clone(),
                     }];
                     match &under {
@@ -1459,6 +1460,12 @@ impl WarpSpecializedKernel<'_> {
         if [along_m, along_n] != [1, 1] {
             producer.tail(k);
         }
+    }
+
+    /// The first column of a tile of the launch's width.
+    fn first_column(&self, k: &mut Builder, tile: &Index, width: &Index) -> Index {
+        let tiles = most_narrow_tiles(self.plan) * self.plan.cluster[1];
+        k.within(tile, 0..tiles) * width
     }
 
     /// The main loop of the launch's width: each has a loop of its own, since the number of columns is a part of the instruction, and
@@ -1631,8 +1638,7 @@ impl WarpSpecializedKernel<'_> {
                 None => Cond::Known(true),
             };
             let first_column = self.width.as_ref().map(|width| {
-                let first = k.within(&at[1] * width, 0..MOST_EXTENT + 1);
-                (first, width.clone())
+                (self.first_column(k, &at[1], width), width.clone())
             });
             let at = TilePlace {
                 at,

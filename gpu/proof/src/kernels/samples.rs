@@ -6,7 +6,7 @@ use colex_layout::Layout;
 use super::attention::WIDTHS;
 use super::fragments::{self, RegisterPlace, TYPES, formula, is_there};
 use super::gathers;
-use super::plans::listed::of_both_lists;
+use super::plans::listed::of_all_lists;
 use super::reductions::{self, Body};
 use crate::sample::Sample;
 use crate::sweep::Random;
@@ -730,6 +730,8 @@ fn products() -> Result<Vec<Sample>, Error> {
     // A plan of one consumer begins with 255 registers.
     let lists = [(Ty::Bf16, 8), (Ty::Bf16, 1), (Ty::Tf32, 4), (Ty::S8, 16)];
     let plans = lists.into_iter().flat_map(|(ty, n)| listed_plans(ty, n));
+    // All widths have the kernel of the widest.
+    let plans = plans.filter(|plan| [0, plan.tile[1]].contains(&plan.columns));
     let in_order = |plan: GemmPlan| {
         let late = GemmPlan {
             early: false,
@@ -933,5 +935,5 @@ pub fn listed_plans(ty: Ty, vector: i64) -> Vec<GemmPlan> {
         beta: false,
         gated: false,
     };
-    of_both_lists(operands)
+    of_all_lists(operands)
 }

@@ -1,5 +1,7 @@
 //! Plans of the kernel library with any numbers: the right product, or a refusal that names the limit.
 
+use std::collections::HashSet;
+
 use colex_atom::{Arch, Ty};
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{Compute, CopyPlan, GemmProblem, LoopNest, Major, Operand, reference};
@@ -365,13 +367,54 @@ fn more_tiles_than_the_kernel_counts_are_refused() {
     );
 }
 
+/// The plan of the kernel: plans that differ in their columns alone have one.
+fn kernel_of(plan: &GemmPlan) -> GemmPlan {
+    GemmPlan {
+        columns: if plan.columns == 0 { 0 } else { plan.tile[1] },
+        ..*plan
+    }
+}
+
+/// Every list of a type has at most 24 kernels.
+#[test]
+fn every_list_has_at_most_24_kernels() {
+    let count = |plans: Vec<GemmPlan>| {
+        let kernels: HashSet<GemmPlan> = plans.iter().map(kernel_of).collect();
+        assert!((16..=24).contains(&kernels.len()), "{}", kernels.len());
+        plans.len()
+    };
+    for (ab, c, vector) in [(Ty::Bf16, Ty::Bf16, 8), (Ty::F16, Ty::F32, 8), (Ty::F16, Ty::F16, 1)] {
+        let operands = Operands {
+            ab,
+            c,
+            majors: [Major::Second; 3],
+            vectors: [vector, vector, vector.min(128 / i64::from(c.bits()))],
+            beta: false,
+            gated: false,
+        };
+        let plain = count(GemmPlan::candidates(operands, Arch::Sm90a));
+        count(GemmPlan::candidates_with_epilogue(operands, Arch::Sm90a));
+        let of_one = count(GemmPlan::candidates_of_one(operands, Arch::Sm90a));
+        // Two kernels of eight widths in the places of two plans.
+        let more = if vector == 8 && c.bits() == 16 { 14 } else { 0 };
+        assert_eq!(of_one, plain + more, "{ab} to {c}");
+        let with_beta = Operands {
+            beta: true,
+            ..operands
+        };
+        let of_one = GemmPlan::candidates_of_one(with_beta, Arch::Sm90a);
+        assert_eq!(of_one, GemmPlan::candidates(with_beta, Arch::Sm90a));
+    }
+}
+
 /// The library never returns a plan that it has not multiplied by: each plan of the list, where warps go as they may.
 #[test]
 fn every_plan_of_the_list_multiplies() {
     let lists = [8, 1].map(|vector| listed_plans(Ty::F16, vector));
     for plans in &lists {
-        // Both lists have at most 24 plans, of which one differs.
-        assert!((16..=25).contains(&plans.len()), "{}", plans.len());
+        // A list has at most 24 kernels, of which one differs where C has an epilogue, and two for one product alone.
+        let kernels: HashSet<GemmPlan> = plans.iter().map(kernel_of).collect();
+        assert!((16..=27).contains(&kernels.len()), "{}", kernels.len());
     }
     let plans = lists.concat();
     for (i, listed) in plans.iter().enumerate() {
@@ -381,7 +424,8 @@ fn every_plan_of_the_list_multiplies() {
         let odd = i64::from(listed.operands.vectors[0] == 1);
         let problem = GemmProblem::new(m / 2 + 3, n + 8 - odd, k * listed.cluster[2] + 40 - odd)
             .major(Operand::C, [Major::First, Major::Second][i % 2])
-            .beta([0.0, 1.0][i / 2 % 2]);
+            // A kernel for several widths does not read C.
+            .beta([0.0, f64::from(listed.columns == 0)][i / 2 % 2]);
         let options = SimOptions::default().seed(i as u64 + 1);
         let device = Device::simulator_with(Arch::Sm90a, options);
         let found = product_on(&device, listed.method, problem, |plan| {

@@ -30,6 +30,8 @@ pub(super) struct Row {
     swap: bool,
     gather: bool,
     most_stages: i64,
+    /// Whether its kernel serves several widths: a plan for each.
+    has_widths: bool,
 }
 
 /// How the clusters of a plan of the list divide K.
@@ -55,6 +57,7 @@ const fn hopper(tile: [i64; 3], consumers: i64) -> Row {
         swap: false,
         gather: false,
         most_stages: MOST_STAGES,
+        has_widths: false,
     }
 }
 
@@ -115,6 +118,14 @@ impl Row {
     /// A and B are swapped: the tile's columns are the rows of the problem.
     const fn swapped(self) -> Row {
         Row { swap: true, ..self }
+    }
+
+    /// One kernel for several widths of its tiles.
+    const fn in_widths(self) -> Row {
+        Row {
+            has_widths: true,
+            ..self
+        }
     }
 
     /// The rows of A and B may have any alignment.
@@ -186,6 +197,18 @@ pub(super) const WITH_EPILOGUE: [Row; 24] = {
     rows
 };
 
+/// Plans for rows that tensor maps describe, of one product without an epilogue of the caller: two kernels for several widths, A and B as
+/// they are and swapped, in the places of those of the widest tile and of 128x160 swapped. They are measured where the elements of A, B
+/// and C have 16 bits, A and B are contiguous along K, and TMA stores C along N.
+pub(super) const IN_WIDTHS: [Row; 24] = {
+    let mut rows = MAPPED;
+    let widest = rows[0];
+    assert!(widest.tile[0] == 128 && widest.tile[1] == 256 && rows[4].tile[1] == 160);
+    rows[0] = widest.in_widths();
+    rows[4] = widest.swapped().in_widths();
+    rows
+};
+
 /// Plans for rows of any alignment.
 pub(super) const UNMAPPED: [Row; 24] = [
     ampere([32, 32, 32], [2, 2]),
@@ -216,7 +239,19 @@ pub(super) const UNMAPPED: [Row; 24] = [
 ];
 
 impl Row {
-    pub(super) fn plan(&self, operands: Operands, arch: Arch) -> GemmPlan {
+    /// The plans of the row's kernel: one, or one for each of its widths, the widest first.
+    pub(super) fn plans(&self, operands: Operands, arch: Arch) -> Vec<GemmPlan> {
+        let plan = self.plan(operands, arch);
+        if !self.has_widths {
+            return vec![plan];
+        }
+        let of = |columns| GemmPlan { columns, ..plan };
+        let widest = of(plan.tile[1]);
+        let widths = widest.widths().unwrap_or_default().into_iter().rev();
+        widths.map(of).collect()
+    }
+
+    fn plan(&self, operands: Operands, arch: Arch) -> GemmPlan {
         let usual = GemmPlan::new(self.method, operands);
         let [m, n, k] = self.tile;
         let (tile, units) = match self.method {

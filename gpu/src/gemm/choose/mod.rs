@@ -24,7 +24,7 @@ use crate::method::GemmMethod;
 use colex_sched::pipeline::Schedule;
 use colex_tiled::Operand;
 
-use list::{MAPPED, Row, UNMAPPED, WITH_EPILOGUE};
+use list::{IN_WIDTHS, MAPPED, Row, UNMAPPED, WITH_EPILOGUE};
 pub(in crate::gemm) use tune::tuned;
 
 /// The most stages that a plan of the list has: more hide no latency.
@@ -111,6 +111,25 @@ impl GemmPlan {
         GemmPlan::listed(operands, arch, ListKind::WithEpilogue)
     }
 
+    /// Returns the plans that a call of one product without an epilogue chooses among: the [`candidates`](Self::candidates), with kernels for
+    /// [several widths](Self::columns) in the places of two of them where they are measured. Plans that differ in their columns alone have
+    /// one kernel, and all of them have at most 24.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::kernels::Major;
+    /// use colex_gpu::kernels::gemm::{GemmPlan, Operands};
+    ///
+    /// let majors = [Major::Second; 3];
+    /// let operands = Operands { ab: Ty::Bf16, c: Ty::Bf16, majors, vectors: [8; 3], beta: false, gated: false };
+    /// let plans = GemmPlan::candidates_of_one(operands, Arch::Sm90a);
+    /// let columns = plans.iter().filter(|plan| !plan.swap && plan.columns != 0).map(|plan| plan.columns);
+    /// assert!(columns.eq((144..=256).rev().step_by(16)));
+    /// ```
+    pub fn candidates_of_one(operands: Operands, arch: Arch) -> Vec<GemmPlan> {
+        GemmPlan::listed(operands, arch, ListKind::One)
+    }
+
     fn listed(operands: Operands, arch: Arch, kind: ListKind) -> Vec<GemmPlan> {
         if operands != operands.possible() {
             return Vec::new();
@@ -121,6 +140,7 @@ impl GemmPlan {
         let rows: &[Row] = match usual.method {
             GemmMethod::Hopper => match kind {
                 ListKind::WithEpilogue if is_stored_along_n(&operands) => &WITH_EPILOGUE,
+                ListKind::One if has_widths(&operands) => &IN_WIDTHS,
                 _ => &MAPPED,
             },
             GemmMethod::Ampere if operands.ab.bits() == 16 && takes_hopper(operands.ab, arch) => {
@@ -128,7 +148,7 @@ impl GemmPlan {
             }
             _ => return vec![usual],
         };
-        let plans = rows.iter().map(|row| row.plan(operands, arch));
+        let plans = rows.iter().flat_map(|row| row.plans(operands, arch));
         plans
             .filter(|plan| plan.check_kernel(arch).is_ok())
             .collect()
@@ -139,6 +159,8 @@ impl GemmPlan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum ListKind {
     Plain,
+    /// Of one product without an epilogue of the caller.
+    One,
     /// Of products with an epilogue of the caller.
     WithEpilogue,
 }
@@ -146,6 +168,7 @@ enum ListKind {
 impl ListKind {
     fn of(problem: &GemmProblem) -> ListKind {
         match problem.epilogue {
+            None if problem.alone && problem.batch == 1 => ListKind::One,
             None => ListKind::Plain,
             Some(_) => ListKind::WithEpilogue,
         }
@@ -158,6 +181,13 @@ fn is_stored_along_n(operands: &Operands) -> bool {
     let c = Operand::C;
     let is_along_n = operands.major(c) == Major::Second && operands.vector(c) == 8;
     has_16_bits && is_along_n && !operands.gated
+}
+
+/// Whether the kernels for several widths are measured for such operands.
+fn has_widths(operands: &Operands) -> bool {
+    let [a, b] = [Operand::A, Operand::B].map(|of| operands.major(of));
+    let is_along_k = (a, b) == (Major::Second, Major::Second);
+    is_stored_along_n(operands) && is_along_k && !operands.beta
 }
 
 /// Whether Hopper's kernel multiplies elements of a type on an architecture.
@@ -1176,7 +1206,8 @@ impl Least {
             };
         }
         let launched = plan.launched();
-        let [bm, bn, bk] = launched.tile.map(|n| n as f64);
+        let [bm, bn] = launched.computed().map(|n| n as f64);
+        let bk = launched.tile[2] as f64;
         let [cm, cn, ck] = launched.cluster.map(|n| n as f64);
         let bytes = f64::from(launched.operands.ab.bits()) / 8.0;
         // The terms of `cost_of_hopper` at their least: rows that begin at lines, all of the cache, one block of a multiprocessor, no
@@ -1849,6 +1880,7 @@ mod tests {
             let problem = GemmProblem {
                 batch: if draw(4) == 0 { 1 + draw(40) as i64 } else { 1 },
                 keeps_sides: draw(8) == 0,
+                alone: draw(4) != 0,
                 ..problem
             };
             let machine = [h200(), h200(), h100(), slice, tiny][draw(5) as usize];

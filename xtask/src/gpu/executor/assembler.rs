@@ -108,9 +108,12 @@ pub(super) fn registers(device: &Device) -> Result<String> {
         gated: false,
     };
     let plain = GemmPlan::candidates(operands, arch);
-    let mut with_epilogue = GemmPlan::candidates_with_epilogue(operands, arch);
-    with_epilogue.retain(|plan| !plain.contains(plan));
-    for plan in plain.into_iter().chain(with_epilogue) {
+    let mut more = GemmPlan::candidates_with_epilogue(operands, arch);
+    // All widths have the kernel of the widest.
+    let of_one = GemmPlan::candidates_of_one(operands, arch).into_iter();
+    more.extend(of_one.filter(|plan| plan.columns == plan.tile[1]));
+    more.retain(|plan| !plain.contains(plan));
+    for plan in plain.into_iter().chain(more) {
         if plan.method == GemmMethod::Hopper {
             load(plan.to_string(), plan.build(arch)?)?;
         }

@@ -85,7 +85,7 @@ impl ListedPlan {
                 for accesses in ACCESSES {
                     for beta in [false, true] {
                         let operands = operands(types, majors, accesses, beta);
-                        all.extend(of_both_lists(operands).into_iter().map(ListedPlan));
+                        all.extend(of_all_lists(operands).into_iter().map(ListedPlan));
                     }
                 }
             }
@@ -105,7 +105,7 @@ impl ListedPlan {
                 for _ in 0..each {
                     let (types, accesses, beta) = (r.one(&of), r.one(&ACCESSES), r.one_in(2));
                     let operands = operands(types, majors, accesses, beta);
-                    let plans = of_both_lists(operands);
+                    let plans = of_all_lists(operands);
                     all.push(ListedPlan(plans[(seed as usize + all.len()) % plans.len()]));
                 }
             }
@@ -200,15 +200,19 @@ impl ListedPlan {
     }
 }
 
-/// Returns the candidates on `sm_90a` for these operands, and behind them those that only a product with an epilogue has.
-pub(in crate::kernels) fn of_both_lists(operands: Operands) -> Vec<GemmPlan> {
+/// Returns the candidates on `sm_90a` for these operands, and behind them those that only a product with an epilogue has, or only one
+/// product.
+pub(in crate::kernels) fn of_all_lists(operands: Operands) -> Vec<GemmPlan> {
     let mut all = GemmPlan::candidates(operands, Arch::Sm90a);
-    let more = GemmPlan::candidates_with_epilogue(operands, Arch::Sm90a);
-    let own: Vec<GemmPlan> = more
-        .into_iter()
-        .filter(|plan| !all.contains(plan))
-        .collect();
-    all.extend(own);
+    let more = [
+        GemmPlan::candidates_with_epilogue(operands, Arch::Sm90a),
+        GemmPlan::candidates_of_one(operands, Arch::Sm90a),
+    ];
+    for plan in more.into_iter().flatten() {
+        if !all.contains(&plan) {
+            all.push(plan);
+        }
+    }
     all
 }
 

@@ -97,7 +97,9 @@ fn law_every_width_multiplies() {
                     let [m, n] = if swap { [n, rows] } else { [rows, n] };
                     let k = [3 * bk + 8, 40, 2 * bk, bk + 24][at % 3];
                     let problem = GemmProblem::new(m, n, k).alpha(2.0);
-                    let problem = aligned(ordered(problem, at + i), 8);
+                    // What the kernel sees as B is contiguous along K.
+                    let right = if swap { 1 } else { 2 };
+                    let problem = aligned(ordered(problem, (at + i) & !right), 8);
                     let found =
                         product_on(&device(at as u64), GemmMethod::Hopper, problem, |plan| {
                             *plan = GemmPlan {
@@ -136,7 +138,7 @@ fn law_every_width_of_all_types_multiplies() {
         let tile = [tile[0], tile[1], step];
         for columns in widths(tile[1]) {
             let problem = GemmProblem::new(tile[0] + 48, 2 * columns + 16, 2 * step + 16);
-            let problem = aligned(ordered(problem, number), 16);
+            let problem = aligned(ordered(problem, number & !2), 16);
             let operands = Operands {
                 majors: problem.majors,
                 ..operands(ab, c)
@@ -238,6 +240,14 @@ fn law_all_widths_have_one_kernel() {
     let calls: Vec<_> = calls.collect();
     let first = calls[0].built().unwrap();
     assert_eq!(trapped(&first.kernel), [""; 0]);
+    if let Ok(folder) = std::env::var("COLEX_PTX") {
+        for (columns, widest) in [(176, 256), (0, 256), (96, 128)] {
+            let usual = GemmPlan::new(GemmMethod::Hopper, operands(Ty::Bf16, Ty::Bf16));
+            let plan = GemmPlan { stages: 4, ..narrowed(&usual, [128, widest, 64], [2, 1, 1], columns) };
+            let text = plan.build(Arch::Sm90a).unwrap().kernel.ptx().unwrap();
+            std::fs::write(format!("{folder}/w{columns}.ptx"), text).unwrap();
+        }
+    }
     for call in &calls {
         assert!(std::ptr::eq(call.built().unwrap(), first), "{call}");
     }
@@ -397,6 +407,17 @@ fn widths_have_limits() {
     assert_eq!(
         by(|plan| (plan.gather, plan.cluster) = (true, [1; 3])),
         "the plan's kernel has several widths: TMA loads A and B, and threads do not"
+    );
+    assert_eq!(
+        by(|plan| plan.operands.majors[1] = Major::First),
+        "the plan's kernel has several widths: B, or A if the plan swaps them, is contiguous along K"
+    );
+    assert_eq!(
+        by(|plan| {
+            plan.swap = true;
+            plan.operands.majors[0] = Major::First;
+        }),
+        "the plan's kernel has several widths: B, or A if the plan swaps them, is contiguous along K"
     );
     assert_eq!(
         by(|plan| plan.operands.beta = true),
