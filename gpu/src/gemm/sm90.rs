@@ -1637,9 +1637,10 @@ impl WarpSpecializedKernel<'_> {
                 }
                 None => Cond::Known(true),
             };
-            let first_column = self.width.as_ref().map(|width| {
-                (self.first_column(k, &at[1], width), width.clone())
-            });
+            let first_column = self
+                .width
+                .as_ref()
+                .map(|width| (self.first_column(k, &at[1], width), width.clone()));
             let at = TilePlace {
                 at,
                 columns: first_column,

@@ -383,7 +383,11 @@ fn every_list_has_at_most_24_kernels() {
         assert!((16..=24).contains(&kernels.len()), "{}", kernels.len());
         plans.len()
     };
-    for (ab, c, vector) in [(Ty::Bf16, Ty::Bf16, 8), (Ty::F16, Ty::F32, 8), (Ty::F16, Ty::F16, 1)] {
+    for (ab, c, vector) in [
+        (Ty::Bf16, Ty::Bf16, 8),
+        (Ty::F16, Ty::F32, 8),
+        (Ty::F16, Ty::F16, 1),
+    ] {
         let operands = Operands {
             ab,
             c,
