@@ -997,8 +997,12 @@ impl ReducePlan {
                 .refuse("several results are stored at once along an inner mode that is kept");
         }
         check.number("number of accesses", self.accesses, [1, MOST_ACCESSES, 1])?;
-        let most = if has_clusters(arch) { MOST_CLUSTER } else { 1 };
-        check.power("number of blocks of a cluster", self.cluster, most)?;
+        let what = "number of blocks of a cluster";
+        if has_clusters(arch) {
+            check.power(what, self.cluster, MOST_CLUSTER)?;
+        } else {
+            check.number(what, self.cluster, [1, 1, 1])?;
+        }
         let of = [self.cluster, MOST_PARTS, self.cluster];
         check.number("number of parts", self.parts, of)?;
         if self.cluster > 1 {
