@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use colex_atom::Ty;
+use colex_atom::{Arch, Ty};
 
 pub(crate) use crate::error::counted;
 use crate::error::{Error, ErrorKind};
@@ -15,6 +15,11 @@ pub(crate) const WARP: i64 = 32;
 
 /// The most threads of a block.
 pub(crate) const MOST_THREADS: i64 = 1024;
+
+/// Whether an architecture has clusters.
+pub(crate) fn has_clusters(arch: Arch) -> bool {
+    arch >= Arch::Sm90
+}
 
 /// The check of a plan's numbers. Its errors name the kernel.
 pub(crate) struct PlanCheck<'a> {

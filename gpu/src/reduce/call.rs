@@ -415,6 +415,11 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
         self.problem_of(&given, is_empty).map(Some)
     }
 
+    /// The plan of a problem on the device of `x`.
+    fn fastest(&self, problem: &ReduceProblem) -> Result<ReducePlan, Error> {
+        ReducePlan::fastest_on(problem, self.x.device().arch())
+    }
+
     /// Returns the plan of the call; `None` if there is nothing to do.
     ///
     /// # Errors
@@ -422,21 +427,20 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
     /// Returns the errors of [`Reduce::problem`].
     pub fn plan(&self) -> Result<Option<ReducePlan>, Error> {
         let problem = self.problem()?;
-        problem
-            .map(|problem| ReducePlan::fastest(&problem))
-            .transpose()
+        problem.map(|problem| self.fastest(&problem)).transpose()
     }
 
     /// Enqueues the call on the stream of the device that holds `x`. Memory for the parts of the results
     /// ([`ReducePlan::workspace`]) is the stream's, allocated by its first call that needs as much. Inside a stream capture, or
-    /// if the device has no such memory left, the results are not divided, so that sums may have other bits.
+    /// if the device has no such memory left, the results are not divided, so that sums may have other bits. A plan whose clusters have all
+    /// parts ([`ReducePlan::cluster`]) needs no such memory.
     ///
     /// # Errors
     ///
     /// Returns the errors of [`reduce`].
     pub fn run(&self) -> Result<(), Error> {
         let device = self.x.device();
-        let call = self.call(&Workspace::Kept(device), ReducePlan::fastest)?;
+        let call = self.call(&Workspace::Kept(device), |problem| self.fastest(problem))?;
         call.run_once(device)
     }
 
@@ -448,7 +452,7 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
     ///
     /// Returns the errors of [`reduce`].
     pub fn prepare(&self) -> Result<ReduceCall<'a>, Error> {
-        self.prepare_with(ReducePlan::fastest)
+        self.prepare_with(|problem| self.fastest(problem))
     }
 
     /// Returns the bytes of memory that [`prepare_in`](Reduce::prepare_in) needs: those of the parts of the results, 0 if blocks
@@ -477,7 +481,7 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
         let Some(problem) = self.problem()? else {
             return Ok(0);
         };
-        Ok(ReducePlan::fastest(&problem)?.workspace(&problem) as usize)
+        Ok(self.fastest(&problem)?.workspace(&problem) as usize)
     }
 
     /// Prepares the call as [`prepare`](Reduce::prepare) does, with the memory of the caller for the parts of the results: at
@@ -498,7 +502,7 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
         let of = ["reduction", "Reduce"];
         let device = self.x.device();
         let memory = given_workspace(device, workspace, operands, || self.workspace(), of)?;
-        self.call(&memory, ReducePlan::fastest)
+        self.call(&memory, |problem| self.fastest(problem))
     }
 
     /// Builds and loads every kernel that a call with `x` of these shapes takes by default, along the modes of this call, so that a new
@@ -534,7 +538,7 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
         self.problem()?;
         let problems = shapes.into_iter();
         let problems = problems.map(|shape| self.problem_of_shape(shape.as_ref()));
-        load_plans(self.x.device(), problems, ReducePlan::fastest)
+        load_plans(self.x.device(), problems, |problem| self.fastest(problem))
     }
 
     /// Prepares the call with the plan that `plan` makes of its problem.
@@ -622,6 +626,10 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
             bytes: plan.workspace(&problem),
             words: Some((WordKind::Counters, plan.counters(&problem))),
         };
+        if plan.is_one_cluster() {
+            // It needs no memory, also in a capture.
+            return ReduceCall::sharing(device, memory, key, plan, None, addresses);
+        }
         let sharing = (plan.parts > 1).then(|| (plan, memory_of(plan)));
         let whole = plan.whole();
         ReduceCall::sharing(device, memory, key, whole, sharing, addresses)
@@ -685,6 +693,9 @@ impl Planned for ReducePlan {
 
     fn stages(&self, problem: &ReduceProblem) -> Result<Vec<(Self, ())>, Error> {
         self.check_problem(problem)?;
+        if self.is_one_cluster() {
+            return Ok(vec![(*self, ())]);
+        }
         let mut stages = vec![(self.whole(), ())];
         if self.joins() {
             stages.push((*self, ()));
@@ -709,7 +720,7 @@ impl Planned for ReducePlan {
             if plan.joins() {
                 let [rows, tiles] = plan.shared_results(problem);
                 layouts.extend([
-                    problem.parts_layout(plan.parts)?,
+                    problem.parts_layout(plan.stored_parts())?,
                     kernel::counters(rows, tiles)?,
                 ]);
             }
@@ -731,13 +742,13 @@ impl Planned for ReducePlan {
             let grid = LaunchGrid {
                 blocks: [x, y, 1],
                 threads: plan.threads(),
-                cluster: 1,
+                cluster: plan.cluster,
                 at_once: false,
             };
             on.launch(&kernel, &given, order.iter().copied(), grid)
         };
         let workspace = 2 + usize::from(problem.values.is_some());
-        let launches = if plan.parts == 1 || plan.joins() {
+        let launches = if plan.parts == 1 || plan.last_adds {
             let joint = if plan.joins() { 2 } else { 0 };
             let order: Vec<usize> = (0..workspace + joint).collect();
             vec![launch(plan, problem, 1, &order)?]
@@ -758,6 +769,30 @@ impl Planned for ReducePlan {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A cluster that has all parts needs no memory of the stream or of the caller.
+    #[test]
+    fn law_one_cluster_needs_no_memory() -> Result<(), Error> {
+        let device = Device::simulator(Arch::Sm90a);
+        let x = device.upload(&vec![1.0_f32; 1024 * 64])?;
+        let mut y = device.poisoned::<f32>(64)?;
+        let call = |y: &ViewMut<'_, f32>, memory: &Workspace<'_>| {
+            let x = x.view((1024, 64))?;
+            let call = Reduce::new(ReduceFunction::Sum, &x, &[0], y);
+            let call = call.call(memory, |problem| {
+                let plan = ReducePlan::last_adding(problem)?.expect("blocks share results");
+                Ok(ReducePlan { parts: 4, ..plan }.in_clusters(4))
+            })?;
+            assert!(call.plan().is_some_and(|plan| plan.is_one_cluster()));
+            call.run(&device)
+        };
+        for memory in [Workspace::Kept(&device), Workspace::Given([0, 0])] {
+            y.fill_bytes(0xff)?;
+            call(&y.view_mut(64)?, &memory)?;
+            assert_eq!(y.download()?, vec![1024.0; 64]);
+        }
+        Ok(())
+    }
 
     /// Calls that run once, more results than before, and memory of the caller that is not 0: the counters are
     /// 0 for each of them.

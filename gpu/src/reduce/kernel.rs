@@ -7,10 +7,13 @@
 
 use colex_atom::{Arch, CopyAtom, Ty};
 use colex_ir::BinaryOp::{self, Add, Max, Min};
-use colex_ir::{AtomicOp, Order, Scope, Type};
+use colex_ir::{
+    Access, Address, AtomicOp, ClusterOrder, Order, Scope, Space, Sync as Synchronise, Type,
+};
 use colex_layout::{Int, Layout};
 use colex_tensor::{
-    AtThread, Builder, Cond, Error, Expr, Fragment, Index, Mask, Outside, Tensor, TensorKernel,
+    AtThread, Builder, Cond, Elements, Error, Expr, Fragment, Index, Mask, Outside, Tensor,
+    TensorKernel,
 };
 use colex_tiled::TiledCopy;
 
@@ -34,6 +37,7 @@ struct ReduceKernel<'a> {
     part: Index,
     count: Option<Expr>,
     joint: Option<Joint<'a>>,
+    meeting: Option<ClusterParts>,
     /// The tensor as one mode, if vectors begin wherever rows do.
     run: Option<Tensor>,
     /// Whether one instruction finds the larger of two floats, or NaN if one of them is, of 16 bits for two pairs at once.
@@ -53,6 +57,17 @@ struct Joint<'a> {
     rows: Index,
     /// In shared memory: how many parts there were before the block's own.
     before: Tensor,
+}
+
+/// How the blocks of a cluster give their parts to the first of them.
+#[derive(Clone)]
+struct ClusterParts {
+    /// The rank of the block in its cluster.
+    rank: Index,
+    /// In shared memory of the first block: (the other blocks, threads that have results, results of each).
+    slots: Tensor,
+    /// The place of the thread's results.
+    place: Index,
 }
 
 /// The bytes of the parts that a thread of the block that comes last has on their way at once, without a stated number of blocks and
@@ -103,7 +118,7 @@ pub(crate) fn build(plan: &ReducePlan, arch: Arch) -> Result<TensorKernel, Error
     let combining = plan.combining();
     let shared = if plan.joins() {
         let like = ReduceProblem::like(operands);
-        let (parts, arrived) = (like.parts_layout(plan.parts)?, counters(2, 2)?);
+        let (parts, arrived) = (like.parts_layout(plan.stored_parts())?, counters(2, 2)?);
         let ty = operands.function.part_ty(operands.ty);
         let (parts, arrived) = (
             k.tensor("parts", ty, &parts),
@@ -148,6 +163,7 @@ pub(crate) fn build(plan: &ReducePlan, arch: Arch) -> Result<TensorKernel, Error
         }),
         run,
         has_nan: arch >= Arch::Sm80,
+        meeting: meeting(&mut k, plan)?,
     };
     if operands.keeps_inner {
         // A launch has at most 65535 blocks along its second axis: beyond that, a block has several tiles.
@@ -157,15 +173,65 @@ pub(crate) fn build(plan: &ReducePlan, arch: Arch) -> Result<TensorKernel, Error
         let step = k.within(step, 1..MOST_COLUMNS + 1);
         let tile = plan.along * plan.vector;
         let tiles = (&kernel.extents[1] + (tile - 1)) / tile;
-        k.for_(first, tiles, step, |k, number| {
+        k.for_(first, &tiles, &step, |k, number| {
             let inner = number * tile + &kernel.along * plan.vector;
             kernel.result(k, &inner, number);
+            if kernel.meeting.is_some() {
+                // The first block has read its shared memory before others write there again.
+                let is_next = k.less(&(number + &step), &tiles);
+                k.if_(is_next, |k| arrive_at_cluster(k, ClusterOrder::Release));
+            }
         });
     } else {
         let zero = Index::constant(0);
         kernel.result(&mut k, &zero, &zero);
     }
     k.finish()
+}
+
+/// The blocks of a cluster, and its shared memory.
+fn meeting(k: &mut Builder, plan: &ReducePlan) -> Result<Option<ClusterParts>, Error> {
+    if plan.cluster == 1 {
+        return Ok(None);
+    }
+    let cluster = plan.cluster as u32;
+    k.cluster([cluster, 1, 1]);
+    let [threads, results] = plan.results_of_threads();
+    let slots = Layout::new(
+        (plan.cluster - 1, threads, results),
+        (threads * results, results, 1),
+    )?;
+    let thread = k.thread();
+    let row = &thread / (plan.across * plan.along);
+    let place = if plan.operands.keeps_inner {
+        row * plan.along + &thread % plan.along
+    } else {
+        row
+    };
+    let meeting = ClusterParts {
+        rank: k.cluster_rank(cluster),
+        slots: k.shared_tensor(key_ty(&plan.operands), slots.to_static()),
+        place,
+    };
+    // A block must have begun before others write into its shared memory.
+    arrive_at_cluster(k, ClusterOrder::Relaxed);
+    Ok(Some(meeting))
+}
+
+/// Arrives at the cluster's barrier, without a wait.
+fn arrive_at_cluster(k: &mut Builder, order: ClusterOrder) {
+    k.emit(|ir| ir.push(Synchronise::ClusterArrive { order }));
+}
+
+/// The type of what is combined over threads: sums, or keys.
+pub(super) fn key_ty(operands: &ReduceOperands) -> Ty {
+    if operands.function.is_index() {
+        Ty::S64
+    } else if operands.function.is_sum() && !operands.ty.is_integer() {
+        Ty::F32
+    } else {
+        Ty::S32
+    }
 }
 
 /// The layout of rows one after the other, as one mode.
@@ -199,6 +265,23 @@ fn universal(bits: i64) -> CopyAtom {
 /// The order of the bits of floats as integers, and back.
 fn turned(bits: &Expr) -> Expr {
     bits ^ (bits >> 31 & MAGNITUDE)
+}
+
+/// `count` elements, `at_once` by each load from a place of theirs on.
+fn loaded(
+    k: &mut Builder,
+    ty: Ty,
+    [count, at_once]: [i64; 2],
+    at: impl Fn(i64) -> Elements,
+) -> Fragment {
+    let line = Layout::column_major(count).expect("a vector has elements");
+    let all = k.fragment(ty, line.to_static());
+    for place in (0..count).step_by(at_once as usize) {
+        let x = k.gather(&at(place));
+        let to = all.values(place, at_once);
+        k.assign(&to, x.with_layout(to.layout()));
+    }
+    all
 }
 
 /// The same bits as numbers of another type of 32 bits.
@@ -623,13 +706,83 @@ impl ReduceKernel<'_> {
         if !self.operands().keeps_inner {
             writes = writes & Expr::from(&self.along).equals(0);
         }
-        let Some(joint) = &self.joint else {
-            return self.store(k, &all, inner, &writes);
+        let Some(meeting) = &self.meeting else {
+            return self.store_shared(k, &all, [inner, tile], writes);
         };
-        self.put_part(k, &joint.parts, &all, inner, &writes);
+        let all = self.met(k, meeting, &all, &writes);
+        let is_first = k.equal(&meeting.rank, &0.into());
+        k.if_(is_first, |k| {
+            self.store_shared(k, &all, [inner, tile], writes);
+        });
+    }
+
+    /// Stores the results of a block, or of a cluster in its first block; what other blocks share, the block stores that comes last.
+    fn store_shared(
+        &self,
+        k: &mut Builder,
+        all: &Fragment,
+        [inner, tile]: [&Index; 2],
+        writes: Mask,
+    ) {
+        let Some(joint) = &self.joint else {
+            return self.store(k, all, inner, &writes);
+        };
+        self.put_part(k, &joint.parts, all, inner, &writes);
         let is_last = self.arrive(k, joint, tile);
         let all = self.joined(k, joint, inner, &is_last);
         self.store(k, &all, inner, &(writes & is_last));
+    }
+
+    /// The sums, or the keys, of a cluster, in the threads of its first block that write; in other blocks those of the block.
+    ///
+    /// The first wait is for the arrival at the beginning of the kernel, so that the first block has begun, or for that after the tile
+    /// before. The barrier of the cluster between the stores and the loads releases and acquires.
+    fn met(
+        &self,
+        k: &mut Builder,
+        meeting: &ClusterParts,
+        all: &Fragment,
+        writes: &Mask,
+    ) -> Fragment {
+        let results = all.layout().size();
+        let bits = i64::from(all.ty().bits());
+        let at_once = results.min(WIDEST * 8 / bits);
+        let of_block = self.plan.results_of_threads().iter().product::<i64>() * bits / 8;
+        let writer = k.condition(writes.clone());
+        let is_other = k.less(&0.into(), &meeting.rank);
+        let gives = k.both(writer, is_other);
+        let slots = &meeting.slots;
+        k.emit(|ir| ir.push(Synchronise::ClusterWait));
+        k.if_(gives, |k| {
+            let own = k.addresses(&slots.elements((0, &meeting.place, 0)));
+            let before = k.value(&(&meeting.rank * of_block - of_block));
+            k.emit(|ir| {
+                let first = ir.mapa(own.regs()[0], 0);
+                let to = Address::from(ir.add(Type::U32, first, before));
+                for (i, regs) in (0..).zip(all.regs().chunks(at_once as usize)) {
+                    let access = Access::new(Space::Cluster, Type::untyped(regs[0].ty));
+                    ir.store_vector(access, to.at(i * WIDEST), regs);
+                }
+            });
+        });
+        k.cluster_sync();
+        let total = k.map(all);
+        let is_first = k.equal(&meeting.rank, &0.into());
+        let takes = k.both(writer, is_first);
+        k.if_(takes, |k| {
+            let loaded: Vec<Fragment> = (0..self.plan.cluster - 1)
+                .map(|other| {
+                    loaded(k, all.ty(), [results, at_once], |place| {
+                        let at = slots.elements((other, &meeting.place, place));
+                        at.vectors(2, at_once)
+                    })
+                })
+                .collect();
+            for x in &loaded {
+                k.assign(&total, Expr::binary(self.op(), &total, x));
+            }
+        });
+        total
     }
 
     /// The sums, or the keys, of all threads that share a result, which lie as those of the elements in the kernel `of`.
@@ -657,7 +810,7 @@ impl ReduceKernel<'_> {
     /// all of them, and what it acquires, the threads behind the second barrier see. The increment of the last block makes the
     /// counter 0 again, for the next launch.
     fn arrive(&self, k: &mut Builder, joint: &Joint<'_>, tile: &Index) -> Mask {
-        let last = self.plan.parts - 1;
+        let last = self.plan.stored_parts() - 1;
         let thread = k.thread();
         let is_first = Expr::from(&thread).equals(0);
         k.sync();
@@ -697,6 +850,7 @@ impl ReduceKernel<'_> {
             part: self.part.clone(),
             count: None,
             joint: None,
+            meeting: None,
             run: None,
             has_nan: self.has_nan,
         };
@@ -733,16 +887,11 @@ impl ReduceKernel<'_> {
         let ReducePlan {
             vector, operands, ..
         } = *self.plan;
-        let line = Layout::column_major(vector).expect("a vector has elements");
-        let all = k.fragment(operands.ty, line.to_static());
         let at_once = vector.min(WIDEST * 8 / i64::from(operands.ty.bits()));
-        for place in (0..vector).step_by(at_once as usize) {
+        loaded(k, operands.ty, [vector, at_once], |place| {
             let at = parts.elements((&self.row, inner + place, part));
-            let x = k.gather(&at.vectors(1, at_once));
-            let to = all.values(place, at_once);
-            k.assign(&to, x.with_layout(to.layout()));
-        }
-        all
+            at.vectors(1, at_once)
+        })
     }
 
     /// A part of a tile with one element for each result of a thread, along which threads are combined.
@@ -829,7 +978,8 @@ impl ReduceKernel<'_> {
         } else {
             1
         };
-        self.put_at_once(k, (to, Some(&self.part)), &number, (inner, stored), writes);
+        let part = &self.part / self.plan.cluster;
+        self.put_at_once(k, (to, Some(&part)), &number, (inner, stored), writes);
     }
 
     /// Stores a result of each place.

@@ -11,8 +11,8 @@ use super::problem::{
 };
 use crate::error::{Error, ReduceError};
 use crate::memory_bound::plan::{
-    MOST_THREADS, PlanCheck, WARP, WIDEST, check_operands, check_width, counted, div_up, power_up,
-    product,
+    MOST_THREADS, PlanCheck, WARP, WIDEST, check_operands, check_width, counted, div_up,
+    has_clusters, power_up, product,
 };
 use crate::memory_bound::traffic::Traffic;
 
@@ -29,7 +29,9 @@ use crate::memory_bound::traffic::Traffic;
 /// those of `along` if the inner mode is reduced: the lanes of a warp at XOR distances, the least first, then the warps in
 /// their order. Part `p` has the turns `p`, `p + parts`, .. along the inner mode or along the other reduced modes. A second kernel adds
 /// the parts under its own plan; or the block that comes last does ([`last_adds`](ReducePlan::last_adds)), in the same order for every block: of
-/// its `n` threads that share a result, thread `t` adds the parts `t`, `t + n`, .., and then the threads are added as above.
+/// its `n` threads that share a result, thread `t` adds the parts `t`, `t + n`, .., and then the threads are added as above. The first
+/// block of a [`cluster`](ReducePlan::cluster) adds the parts of the others to its own before that, one after the other in their order. What
+/// clusters have then takes the place of the parts.
 ///
 /// ```
 /// use colex_atom::{Arch, Ty};
@@ -80,6 +82,11 @@ pub struct ReducePlan {
     /// turn; with 0 it takes fewer, and loads a part of them after the others. The block that comes last has as many parts under way as
     /// half of these registers hold.
     pub min_blocks: i64,
+    /// The blocks of a cluster: 1, or on Hopper 2, 4 or 8, of which the parts are a multiple. The blocks of a cluster have successive parts of
+    /// a result. The others store their results into the shared memory of the first one (PTX ISA, `mapa`, `st.shared::cluster`), which adds
+    /// them behind the cluster's barrier (`barrier.cluster`), at most 32 KiB. So global memory has one part per cluster; if a cluster has all
+    /// parts, there is none, and no counter. A plan with clusters has [`last_adds`](ReducePlan::last_adds).
+    pub cluster: i64,
 }
 
 /// The threads of a block by default.
@@ -114,7 +121,8 @@ const ALONE_NARROW_THREADS: i64 = 256;
 const GAIN: f64 = 0.95;
 
 /// How blocks share the columns of a large tensor of elements of 16 bits, for some functions and up to `vectors` vectors in a row: the
-/// threads of a block and those along, the accesses of a thread, whether it asks for the next turn ahead, and the most blocks of a launch.
+/// threads of a block and those along, the accesses of a thread, whether it asks for the next turn ahead, the most blocks of a launch, and
+/// the blocks of a cluster where there are clusters.
 struct NarrowColumns {
     suits: fn(ReduceFunction) -> bool,
     vectors: i64,
@@ -123,6 +131,7 @@ struct NarrowColumns {
     accesses: i64,
     prefetches: bool,
     blocks: i64,
+    cluster: i64,
 }
 
 /// The most vectors in a row of few columns. Rows of 8 and of 512 vectors were measured.
@@ -143,6 +152,7 @@ const NARROW_COLUMNS: [NarrowColumns; 5] = [
         accesses: 8,
         prefetches: true,
         blocks: HALF_BLOCKS,
+        cluster: 1,
     },
     // Arg-max of 64 columns: 0.697, and 0.611 by 8 threads along with 8 accesses, prefetched.
     NarrowColumns {
@@ -153,6 +163,7 @@ const NARROW_COLUMNS: [NarrowColumns; 5] = [
         accesses: 16,
         prefetches: false,
         blocks: HALF_BLOCKS,
+        cluster: 1,
     },
     // Arg-max of 4096 columns: 0.771 of 64 MiB and 0.930 of 256 MiB; 0.709 and 0.909 by twice the threads and half the parts.
     NarrowColumns {
@@ -163,6 +174,7 @@ const NARROW_COLUMNS: [NarrowColumns; 5] = [
         accesses: 4,
         prefetches: true,
         blocks: 2 * BLOCKS,
+        cluster: 1,
     },
     // Maxima of 64 columns: 0.861, and 0.843 with 8 accesses, prefetched.
     NarrowColumns {
@@ -173,6 +185,7 @@ const NARROW_COLUMNS: [NarrowColumns; 5] = [
         accesses: 16,
         prefetches: false,
         blocks: HALF_BLOCKS,
+        cluster: 1,
     },
     // Maxima of 4096 columns: 0.907 of 64 MiB and 1.004 of 256 MiB; 0.886 and 1.007 by twice the threads with 8 accesses, prefetched.
     NarrowColumns {
@@ -183,8 +196,13 @@ const NARROW_COLUMNS: [NarrowColumns; 5] = [
         accesses: 16,
         prefetches: false,
         blocks: BLOCKS,
+        cluster: 1,
     },
 ];
+
+/// The most blocks of a cluster on every device of Hopper, and the most bytes of the parts in shared memory of one of them.
+const MOST_CLUSTER: i64 = 8;
+const MOST_CLUSTER_BYTES: i64 = 32 << 10;
 
 /// The least bytes of such a tensor: the least that was measured.
 const NARROW_BYTES: i64 = 64 << 20;
@@ -317,12 +335,8 @@ impl ReducePlan {
     /// The plan of [`NARROW_COLUMNS`] for a problem whose blocks share results, if it is one of these: the last block adds the parts, which
     /// fill a GPU.
     fn narrow_columns(&self, problem: &ReduceProblem) -> Option<ReducePlan> {
+        let of = NarrowColumns::of(problem, self.vector)?;
         let vectors = div_up(problem.inner.extent, self.vector);
-        if !is_narrow_columns(problem, self.vector) {
-            return None;
-        }
-        let suits = |of: &&NarrowColumns| vectors <= of.vectors && (of.suits)(problem.function);
-        let of = NARROW_COLUMNS.iter().find(suits)?;
         let along = power_up(vectors).min(of.along);
         let plan = ReducePlan {
             rows: 1,
@@ -359,6 +373,65 @@ impl ReducePlan {
             min_blocks,
             ..plan
         })
+    }
+
+    /// Returns the plan of a call on a device of this architecture: that of [`fastest`](ReducePlan::fastest), in clusters where these were
+    /// measured to be faster. So far none were measured.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::reduce::{ReduceFunction, ReducePlan, ReduceProblem};
+    ///
+    /// let problem = ReduceProblem::new(ReduceFunction::Sum, Ty::Bf16, &[8192, 4096], &[0])?;
+    /// let plan = ReducePlan::fastest_on(&problem, Arch::Sm90a)?;
+    /// assert_eq!(plan, ReducePlan::fastest(&problem)?);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`fastest`](ReducePlan::fastest).
+    pub fn fastest_on(problem: &ReduceProblem, arch: Arch) -> Result<ReducePlan, Error> {
+        let plan = ReducePlan::fastest(problem)?;
+        match NarrowColumns::of(problem, plan.vector) {
+            Some(of) if has_clusters(arch) => Ok(plan.in_clusters(of.cluster)),
+            _ => Ok(plan),
+        }
+    }
+
+    /// Returns the same plan with clusters of `cluster` blocks, and as many whole clusters of parts as it has; the plan itself if it has
+    /// none, or if its last block does not add the parts.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::reduce::{ReduceFunction, ReducePlan, ReduceProblem};
+    ///
+    /// let problem = ReduceProblem::new(ReduceFunction::Sum, Ty::Bf16, &[8192, 4096], &[0])?;
+    /// let plan = ReducePlan::fastest(&problem)?;
+    /// assert_eq!((plan.parts, plan.counters(&problem)), (4, 64));
+    /// let clusters = plan.in_clusters(4);
+    /// assert_eq!(
+    ///     clusters.to_string(),
+    ///     "sum bf16, vectors of 8, threads 1x16x8, 8 accesses, 4 parts, added by their cluster, prefetched"
+    /// );
+    /// assert_eq!((clusters.workspace(&problem), clusters.counters(&problem)), (0, 0));
+    /// clusters.check(Arch::Sm90a)?;
+    /// assert_eq!(
+    ///     clusters.check(Arch::Sm80).unwrap_err().to_string(),
+    ///     "the plan's number of blocks of a cluster is 4: the sum kernel takes 1 only"
+    /// );
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn in_clusters(&self, cluster: i64) -> ReducePlan {
+        let cluster = cluster.max(1);
+        if !self.last_adds || self.parts < cluster {
+            return *self;
+        }
+        ReducePlan {
+            parts: self.parts / cluster * cluster,
+            cluster,
+            ..*self
+        }
     }
 
     /// Returns the plan of a problem whose blocks share results, and whose last block adds their parts
@@ -461,6 +534,7 @@ impl ReducePlan {
             shifted: false,
             prefetches: false,
             min_blocks: MIN_BLOCKS,
+            cluster: 1,
         };
         let mut kept_threads = THREADS;
         let plan = if problem.keeps_inner {
@@ -604,13 +678,33 @@ impl ReducePlan {
         ReducePlan {
             parts: 1,
             last_adds: false,
+            cluster: 1,
             ..*self
         }
     }
 
+    /// The parts of a result in global memory: one per cluster.
+    pub(crate) fn stored_parts(&self) -> i64 {
+        self.parts / self.cluster.max(1)
+    }
+
+    /// Whether a cluster has all parts of a result.
+    pub(crate) fn is_one_cluster(&self) -> bool {
+        self.cluster > 1 && self.stored_parts() == 1
+    }
+
     /// Whether the block that comes last adds the parts of a result.
     pub(crate) fn joins(&self) -> bool {
-        self.last_adds && self.parts > 1 && self.operands.stage == ReduceStage::Whole
+        self.last_adds && self.stored_parts() > 1 && self.operands.stage == ReduceStage::Whole
+    }
+
+    /// The threads of a block that have results, and the results of each.
+    pub(crate) fn results_of_threads(&self) -> [i64; 2] {
+        if self.operands.keeps_inner {
+            [product([self.rows, self.along]), self.vector]
+        } else {
+            [self.rows, 1]
+        }
     }
 
     /// The plan by which the threads of the block that comes last add the parts.
@@ -626,6 +720,8 @@ impl ReducePlan {
             vector,
             shifted: false,
             prefetches: false,
+            parts: self.stored_parts(),
+            cluster: 1,
             ..*self
         }
     }
@@ -686,11 +782,12 @@ impl ReducePlan {
 
     /// Returns the bytes of memory that the parts of a problem need, in the types that the kernels leave them in.
     pub fn workspace(&self, problem: &ReduceProblem) -> i64 {
-        if self.parts <= 1 {
+        let stored = self.stored_parts();
+        if stored <= 1 {
             return 0;
         }
         let bytes = i64::from(problem.function.part_ty(problem.ty).bits()) / 8;
-        let parts = problem.results().saturating_mul(self.parts);
+        let parts = problem.results().saturating_mul(stored);
         parts.saturating_mul(bytes)
     }
 
@@ -818,11 +915,24 @@ impl ReducePlan {
         let [x, y] = self.grid(problem);
         let threads = counted((self.threads(), "thread"));
         let blocks = counted((x.saturating_mul(y), "block"));
-        let launch = if self.joins() {
-            let counters = counted((self.counters(problem), "counter"));
+        let launch = if self.is_one_cluster() {
             format!(
-                "{parts} blocks share a result, and the one that comes last adds their {parts} parts, found by {counters}; the launch \
-                 has {blocks} of {threads}."
+                "{parts} blocks share a result, and the first block of their cluster adds their {parts} parts in shared memory; the \
+                 launch has {blocks} of {threads}."
+            )
+        } else if self.joins() {
+            let counters = counted((self.counters(problem), "counter"));
+            let (stored, cluster) = (self.stored_parts(), self.cluster);
+            let found = if cluster > 1 {
+                format!(
+                    "the first of each cluster of {cluster} adds their parts, and the one that comes last adds these {stored} sums, \
+                     found by {counters}"
+                )
+            } else {
+                format!("the one that comes last adds their {parts} parts, found by {counters}")
+            };
+            format!(
+                "{parts} blocks share a result, and {found}; the launch has {blocks} of {threads}."
             )
         } else if parts > 1 {
             format!(
@@ -866,7 +976,7 @@ impl ReducePlan {
         self.check_numbers(arch)
     }
 
-    fn check_numbers(&self, _: Arch) -> Result<(), Error> {
+    fn check_numbers(&self, arch: Arch) -> Result<(), Error> {
         let operands = &self.operands;
         let check = self.plan_check();
         let must = "accesses of several elements need an inner mode with the stride 1";
@@ -887,7 +997,17 @@ impl ReducePlan {
                 .refuse("several results are stored at once along an inner mode that is kept");
         }
         check.number("number of accesses", self.accesses, [1, MOST_ACCESSES, 1])?;
-        check.number("number of parts", self.parts, [1, MOST_PARTS, 1])?;
+        let what = "number of blocks of a cluster";
+        if has_clusters(arch) {
+            check.power(what, self.cluster, MOST_CLUSTER)?;
+        } else {
+            check.number(what, self.cluster, [1, 1, 1])?;
+        }
+        let of = [self.cluster, MOST_PARTS, self.cluster];
+        check.number("number of parts", self.parts, of)?;
+        if self.cluster > 1 {
+            self.check_cluster(&check)?;
+        }
         let most = RESIDENT / self.threads();
         let what = "number of blocks on a multiprocessor";
         check.number(what, self.min_blocks, [0, most, 1])?;
@@ -926,6 +1046,19 @@ impl ReducePlan {
         let tile = (self.along * self.vector).saturating_mul(self.accesses);
         let what = "number of elements side by side";
         check.number(what, tile, [1, MOST_TILE, 1])
+    }
+
+    fn check_cluster(&self, check: &PlanCheck<'_>) -> Result<(), Error> {
+        if !self.last_adds {
+            return check.refuse(
+                "a cluster adds the parts of its blocks only if the block that comes last adds those of the clusters",
+            );
+        }
+        let bytes = i64::from(kernel::key_ty(&self.operands).bits()) / 8;
+        let [threads, results] = self.results_of_threads();
+        let bytes = product([self.cluster - 1, threads, results, bytes]);
+        let what = "number of bytes of parts in shared memory";
+        check.number(what, bytes, [1, MOST_CLUSTER_BYTES, 1])
     }
 
     fn plan_check(&self) -> PlanCheck<'_> {
@@ -993,7 +1126,7 @@ impl ReducePlan {
     /// Its parameters are the tensor `x` (outer, reduced, inner), the results `y` (outer, inner), the values of an arg-max if
     /// they are stored, and of a mean the number of elements as `f32`. What the first of two launches writes has a last mode of
     /// the parts. If the last block adds the parts, these (outer, inner, parts) and the counters (rows of blocks, tiles), which are 0,
-    /// come before the number of elements.
+    /// come before the number of elements; one cluster that has all parts needs neither.
     ///
     /// ```
     /// use colex_atom::{Arch, Ty};
@@ -1050,6 +1183,16 @@ impl ReducePlan {
     /// The most blocks along the first axis for which the kernel counts.
     pub(crate) fn most_blocks(&self) -> i64 {
         (MOST / self.rows + 1) * self.parts
+    }
+}
+
+impl NarrowColumns {
+    /// The row for a problem with accesses of `vector` elements, if it has one.
+    fn of(problem: &ReduceProblem, vector: i64) -> Option<&'static NarrowColumns> {
+        let vectors = div_up(problem.inner.extent, vector);
+        let suits = |of: &&NarrowColumns| vectors <= of.vectors && (of.suits)(problem.function);
+        let is_one = is_narrow_columns(problem, vector);
+        is_one.then(|| NARROW_COLUMNS.iter().find(suits)).flatten()
     }
 }
 
@@ -1113,7 +1256,16 @@ impl fmt::Display for ReducePlan {
                 ""
             };
             write!(f, ", {} parts{of}", self.parts)?;
-            if self.last_adds {
+            if self.cluster > 1 {
+                match self.stored_parts() {
+                    1 => f.write_str(", added by their cluster")?,
+                    _ => write!(
+                        f,
+                        ", added by clusters of {} and by the last block",
+                        self.cluster
+                    )?,
+                }
+            } else if self.last_adds {
                 f.write_str(", added by the last block")?;
             }
         }

@@ -12,7 +12,8 @@ use super::problem::{RowFunction, RowTensor, RowwiseOperands, RowwiseProblem, ch
 use crate::error::{Error, RowwiseError};
 use crate::gemm::sm90::clusters_at_once;
 use crate::memory_bound::plan::{
-    MOST_THREADS, PlanCheck, WARP, WIDEST, check_operands, check_width, counted, div_up, product,
+    MOST_THREADS, PlanCheck, WARP, WIDEST, check_operands, check_width, counted, div_up,
+    has_clusters, product,
 };
 
 /// How a kernel divides rows among its threads.
@@ -1744,10 +1745,6 @@ pub(crate) struct Weighed {
     pub(crate) exchange: f64,
     /// The second pass.
     pub(crate) again: f64,
-}
-
-fn has_clusters(arch: Arch) -> bool {
-    arch >= Arch::Sm90
 }
 
 /// `softmax of bf16, x, y, rows of 1 mode`

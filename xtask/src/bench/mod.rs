@@ -46,6 +46,8 @@ enum Runner {
     Ranks,
     /// A GPU; the numbers go to the file, if one is given.
     Gpu(fn(&Device, Option<&Path>) -> Result<()>),
+    /// A GPU; the numbers go to the file, if one is given. Only what has one of the texts in its name is measured, if there are texts.
+    Chosen(fn(&Device, Option<&Path>, &[String]) -> Result<()>),
     /// A GPU; the numbers go to the file, and drawings of them to the folder, if they are given.
     Drawn(fn(&Device, Option<&Path>, Option<&Path>) -> Result<()>),
 }
@@ -55,7 +57,7 @@ impl Runner {
     fn needs_gpu(&self) -> bool {
         match self {
             Runner::Host(_) | Runner::Driver(_) | Runner::Processes(_) | Runner::Ranks => false,
-            Runner::Gpu(_) | Runner::Drawn(_) => true,
+            Runner::Gpu(_) | Runner::Chosen(_) | Runner::Drawn(_) => true,
         }
     }
 }
@@ -91,7 +93,7 @@ const GROUPS: &[(&str, Runner)] = &[
     ("norms", Runner::Gpu(rows::norms)),
     ("maps", Runner::Gpu(maps::run)),
     ("quantise", Runner::Gpu(maps::quantisations)),
-    ("reduce", Runner::Gpu(reduce::run)),
+    ("reduce", Runner::Chosen(reduce::run)),
     ("select", Runner::Gpu(reduce::select)),
     ("scan", Runner::Gpu(reduce::scan)),
 ];
@@ -138,6 +140,10 @@ pub(crate) fn task(name: Option<&str>, file: Option<&Path>, sweep: &Sweep) -> Re
                 "the bench `{name}` is not drawn: `--svg` draws `attention` and `ranks`, and `gemm` with `--shapes` or `--random`"
             );
         }
+    }
+    let is_chosen = |(_, run): &&(&str, Runner)| matches!(run, Runner::Chosen(_));
+    if !sweep.only().is_empty() && !groups.iter().all(is_chosen) {
+        bail!("`--only` chooses groups of the bench `reduce`");
     }
     if kernels::is_child() {
         return kernels::child();
@@ -189,6 +195,11 @@ pub(crate) fn task(name: Option<&str>, file: Option<&Path>, sweep: &Sweep) -> Re
             Runner::Processes(_) | Runner::Ranks => skipped("ask for it by its name".to_string()),
             Runner::Gpu(run) => match Device::gpu(0) {
                 Ok(device) => run(&device, file)?,
+                Err(why) if name.is_none() => skipped(why.to_string()),
+                Err(why) => bail!("the bench `{group}` needs a GPU: {why}"),
+            },
+            Runner::Chosen(run) => match Device::gpu(0) {
+                Ok(device) => run(&device, file, sweep.only())?,
                 Err(why) if name.is_none() => skipped(why.to_string()),
                 Err(why) => bail!("the bench `{group}` needs a GPU: {why}"),
             },

@@ -8,7 +8,7 @@ use colex_gpu::kernels::{CopyCall, GemmElement, View, ViewMut};
 use colex_gpu::reduce::scan::{self, Scan, ScanPlan};
 use colex_gpu::reduce::top_k::{self, TopK, TopKPlan};
 use colex_gpu::reduce::{Reduce, ReduceCall, ReduceFunction, ReducePlan, ReduceProblem, reference};
-use colex_gpu::{Buffer, Device};
+use colex_gpu::{Buffer, Device, Element};
 use colex_layout::Layout;
 use half::bf16;
 use serde_json::json;
@@ -36,26 +36,56 @@ const CASES: [Reduced; 10] = [
     ("first", &[32_768, 4096], &[0]),
 ];
 
-pub(super) fn run(device: &Device, json: Option<&Path>) -> Result<()> {
-    let mut report = BenchReport::new("reduce", "TB/s", device);
-    println!("{}; normal numbers", super::device::PROTOCOL);
-    for case in CASES {
-        group::<bf16>(device, &mut report, ReduceFunction::Sum, case)?;
-        group::<f32>(device, &mut report, ReduceFunction::Sum, case)?;
-    }
-    for case in [CASES[0], CASES[3], CASES[5], CASES[7]] {
-        group::<bf16>(device, &mut report, ReduceFunction::Max, case)?;
-        group::<f32>(device, &mut report, ReduceFunction::Norm, case)?;
-    }
+/// A measurement of a function of a tensor.
+type Group = fn(&Device, &mut BenchReport, ReduceFunction, Reduced) -> Result<()>;
+
+/// Every group: its measurement, the type of its elements, the function and the tensor.
+fn groups() -> Vec<(Group, &'static str, ReduceFunction, Reduced)> {
+    let mut all: Vec<(Group, &str, ReduceFunction, Reduced)> = Vec::new();
+    let mut add = |function: ReduceFunction, wide: ReduceFunction, cases: &[Reduced]| {
+        for case in cases {
+            all.push((group::<bf16>, bf16::NAME, function, *case));
+            all.push((group::<f32>, f32::NAME, wide, *case));
+        }
+    };
+    let [sum, max, arg_max] = [
+        ReduceFunction::Sum,
+        ReduceFunction::Max,
+        ReduceFunction::ArgMax,
+    ];
+    add(sum, sum, &CASES);
+    let norm = ReduceFunction::Norm;
+    add(max, norm, &[CASES[0], CASES[3], CASES[5], CASES[7]]);
     for case in [CASES[4], CASES[9]] {
-        group::<bf16>(device, &mut report, ReduceFunction::Max, case)?;
-        group::<bf16>(device, &mut report, ReduceFunction::ArgMax, case)?;
+        all.push((group::<bf16>, bf16::NAME, max, case));
+        all.push((group::<bf16>, bf16::NAME, arg_max, case));
     }
     for case in [CASES[0], CASES[3], CASES[5]] {
-        group::<bf16>(device, &mut report, ReduceFunction::ArgMax, case)?;
-        group::<f32>(device, &mut report, ReduceFunction::ArgMax, case)?;
+        all.push((group::<bf16>, bf16::NAME, arg_max, case));
+        all.push((group::<f32>, f32::NAME, arg_max, case));
     }
+    all
+}
+
+/// Measures the groups whose name, such as `max bf16 of [8192, 4096] along [0] (first)`, has one of the texts `only`, or all groups.
+pub(super) fn run(device: &Device, json: Option<&Path>, only: &[String]) -> Result<()> {
+    let mut report = BenchReport::new("reduce", "TB/s", device);
+    println!("{}; normal numbers", super::device::PROTOCOL);
+    let mut measured = 0;
+    for (measure, ty, function, case) in groups() {
+        let name = name(function, ty, case);
+        if only.is_empty() || only.iter().any(|text| name.contains(text)) {
+            measure(device, &mut report, function, case)?;
+            measured += 1;
+        }
+    }
+    ensure!(measured > 0, "no reduction has one of {only:?} in its name");
     report.write(json)
+}
+
+/// The name of a group.
+fn name(function: ReduceFunction, ty: &str, (which, extents, modes): Reduced) -> String {
+    format!("{function} {ty} of {extents:?} along {modes:?} ({which})")
 }
 
 pub(super) fn select(device: &Device, json: Option<&Path>) -> Result<()> {
@@ -408,31 +438,7 @@ fn group<T: GemmElement>(
         let chosen = ReducePlan::fastest(&problem)?;
         explained = chosen.to_string();
         let mut plans = vec![("default".to_string(), chosen)];
-        plans.extend(around(&chosen));
-        if let Some(plan) = ReducePlan::last_adding(&problem)? {
-            plans.extend(by_the_last_block(&plan));
-        }
-        let operands = problem.operands();
-        if operands.keeps_inner && operands.ty.bits() == 16 {
-            plans.extend(of_narrow_columns(&chosen, &problem));
-        }
-        if let Some(plan) = ReducePlan::shifted_rows(&problem)? {
-            plans.extend(of_shifted_rows(&plan));
-        }
-        let held: Vec<(String, ReducePlan)> = (plans.iter())
-            .filter(|(name, plan)| plan.min_blocks == 0 && !name.contains(','))
-            .map(|(name, plan)| {
-                let min_blocks = 1;
-                (
-                    format!("{name}, all loads held"),
-                    ReducePlan {
-                        min_blocks,
-                        ..*plan
-                    },
-                )
-            })
-            .collect();
-        plans.extend(held);
+        plans.extend(beside(&chosen, &problem)?);
         plans.retain(|(_, plan)| plan.check(device.arch()).is_ok() && plan.takes(&problem));
         names = plans.iter().map(|(name, _)| name.clone()).collect();
         let mut prepared = Vec::new();
@@ -473,10 +479,8 @@ fn group<T: GemmElement>(
     let times = take_turns(device, &contenders, 11, 8)?;
     let names: Vec<String> = contenders.iter().map(|c| c.name.clone()).collect();
     let bytes = (count * T::BYTES) as f64 / 1e6;
-    let title = format!(
-        "{function} {} of {extents:?} along {modes:?} ({which}): {explained}",
-        T::NAME
-    );
+    let name = name(function, T::NAME, (which, extents, modes));
+    let title = format!("{name}: {explained}");
     report.group(&title, &names, &times, bytes);
     let of = |i: usize| (bytes / times[i].median() * 1e4).round() / 1e4;
     println!(
@@ -487,6 +491,34 @@ fn group<T: GemmElement>(
         })
     );
     Ok(())
+}
+
+/// The plans that are measured beside the default one, with what differs.
+fn beside(chosen: &ReducePlan, problem: &ReduceProblem) -> Result<Vec<(String, ReducePlan)>> {
+    let operands = problem.operands();
+    let is_narrow = operands.keeps_inner && operands.ty.bits() == 16;
+    if is_narrow && chosen.parts > 1 {
+        return Ok(of_shared_columns(chosen, problem));
+    }
+    let mut plans = around(chosen);
+    if let Some(plan) = ReducePlan::last_adding(problem)? {
+        plans.extend(by_the_last_block(&plan));
+    }
+    if is_narrow {
+        plans.extend(of_narrow_columns(chosen));
+    }
+    if let Some(plan) = ReducePlan::shifted_rows(problem)? {
+        plans.extend(of_shifted_rows(&plan));
+    }
+    let mut held = vec![("default, all loads held".to_string(), *chosen)];
+    held.extend(
+        (plans.iter())
+            .filter(|(name, plan)| plan.min_blocks == 0 && !name.contains(','))
+            .map(|(name, plan)| (format!("{name}, all loads held"), *plan)),
+    );
+    let min_blocks = 1;
+    plans.extend((held.into_iter()).map(|(name, plan)| (name, ReducePlan { min_blocks, ..plan })));
+    Ok(plans)
 }
 
 /// Plans near a plan, with what differs.
@@ -624,9 +656,114 @@ fn by_the_last_block(plan: &ReducePlan) -> Vec<(String, ReducePlan)> {
     plans
 }
 
-/// Plans of columns of elements of 16 bits: blocks that share results, where these do not fill a GPU, and blocks of a few warps, where they
-/// do.
-fn of_narrow_columns(plan: &ReducePlan, problem: &ReduceProblem) -> Vec<(String, ReducePlan)> {
+/// The parts, the threads across and along, the accesses, whether they are prefetched, and the blocks for which there are registers.
+type Columns = (i64, [i64; 2], i64, bool, i64);
+
+/// The fastest plans without clusters in a run on an H200, of columns of elements of 16 bits: of up to 127 vectors in a row, and of more.
+const OF_FEW_COLUMNS: [Columns; 13] = [
+    (256, [16, 8], 8, true, 0),
+    (256, [16, 8], 8, true, 2),
+    (256, [16, 8], 16, true, 2),
+    (256, [16, 8], 16, false, 0),
+    (256, [16, 8], 16, false, 1),
+    (256, [16, 8], 16, false, 2),
+    (256, [8, 8], 16, true, 2),
+    (264, [16, 8], 8, true, 0),
+    (264, [16, 8], 8, true, 2),
+    (132, [16, 4], 8, true, 2),
+    (132, [32, 4], 16, false, 0),
+    (128, [16, 8], 8, true, 2),
+    (128, [16, 4], 8, true, 0),
+];
+const OF_MANY_COLUMNS: [Columns; 12] = [
+    (4, [16, 8], 8, true, 1),
+    (4, [16, 8], 16, true, 0),
+    (4, [16, 8], 16, true, 1),
+    (4, [16, 8], 16, false, 0),
+    (4, [8, 8], 16, true, 0),
+    (8, [8, 8], 8, true, 0),
+    (8, [8, 8], 16, false, 0),
+    (8, [8, 8], 16, false, 1),
+    (8, [16, 8], 16, false, 0),
+    (16, [8, 8], 4, true, 0),
+    (16, [8, 8], 8, false, 0),
+    (16, [8, 8], 16, false, 1),
+];
+
+/// Plans like these, which are measured in clusters of 2, 4 and 8.
+const FEW_IN_CLUSTERS: [Columns; 8] = [
+    (128, [16, 8], 8, true, 0),
+    (256, [16, 8], 8, true, 0),
+    (264, [16, 8], 8, true, 0),
+    (256, [16, 8], 16, false, 0),
+    (256, [16, 8], 16, false, 2),
+    (512, [8, 8], 8, true, 0),
+    (128, [16, 4], 8, true, 0),
+    (128, [32, 4], 16, false, 0),
+];
+const MANY_IN_CLUSTERS: [Columns; 8] = [
+    (4, [16, 8], 8, true, 0),
+    (4, [16, 8], 16, true, 0),
+    (4, [8, 8], 16, true, 0),
+    (8, [16, 8], 4, true, 0),
+    (8, [8, 8], 8, true, 0),
+    (8, [8, 8], 16, false, 0),
+    (16, [8, 8], 4, true, 0),
+    (16, [8, 8], 8, false, 0),
+];
+
+/// Plans of columns of elements of 16 bits whose blocks share results, in clusters and not.
+fn of_shared_columns(plan: &ReducePlan, problem: &ReduceProblem) -> Vec<(String, ReducePlan)> {
+    let (alone, shared) = if problem.results() < 128 * plan.vector {
+        (&OF_FEW_COLUMNS[..], FEW_IN_CLUSTERS)
+    } else {
+        (&OF_MANY_COLUMNS[..], MANY_IN_CLUSTERS)
+    };
+    let of = |&(parts, [across, along], accesses, prefetches, min_blocks): &Columns| ReducePlan {
+        rows: 1,
+        across,
+        along,
+        accesses,
+        parts,
+        last_adds: true,
+        prefetches,
+        min_blocks,
+        ..*plan
+    };
+    // A plan of fewer parts than a cluster has blocks is in no such clusters.
+    let in_clusters = |of: ReducePlan| {
+        let clusters = [2, 4, 8].map(|cluster| of.in_clusters(cluster));
+        clusters.into_iter().filter(|plan| plan.cluster > 1)
+    };
+    let all = alone.iter().map(of);
+    let all = all.chain(shared.iter().map(of).flat_map(in_clusters));
+    let name = |plan: &ReducePlan| {
+        let mut name = format!(
+            "{} parts, {}x{}, {} accesses",
+            plan.parts, plan.across, plan.along, plan.accesses
+        );
+        if plan.prefetches {
+            name += ", prefetched";
+        }
+        if plan.min_blocks > 0 {
+            name += &format!(", registers for {}", plan.min_blocks);
+        }
+        if plan.cluster > 1 {
+            name += &format!(", clusters of {}", plan.cluster);
+        }
+        name
+    };
+    let mut plans: Vec<(String, ReducePlan)> = Vec::new();
+    for other in all {
+        if other != *plan {
+            plans.push((name(&other), other));
+        }
+    }
+    plans
+}
+
+/// Plans of columns of elements of 16 bits whose blocks share no results: blocks of a few warps.
+fn of_narrow_columns(plan: &ReducePlan) -> Vec<(String, ReducePlan)> {
     let mut plans: Vec<(String, ReducePlan)> = Vec::new();
     let ahead = |prefetches: bool| if prefetches { ", prefetched" } else { "" };
     let mut add = |what: String, changed: ReducePlan| {
@@ -635,65 +772,6 @@ fn of_narrow_columns(plan: &ReducePlan, problem: &ReduceProblem) -> Vec<(String,
         }
     };
     let turns = [(4, true), (8, false), (8, true), (16, false)];
-    // Blocks without parts have several threads across, or one warp.
-    if plan.parts > 1 || plan.across > 2 {
-        for (across, along) in [(16, 8), (8, 8), (32, 8), (16, 4)] {
-            for (accesses, prefetches) in turns {
-                for blocks in [256, 264, 528, 1056] {
-                    let last_adds = true;
-                    let changed = ReducePlan {
-                        rows: 1,
-                        across,
-                        along,
-                        accesses,
-                        parts: 2,
-                        last_adds,
-                        prefetches,
-                        min_blocks: 0,
-                        ..*plan
-                    };
-                    let shared = changed.counters(problem).max(1);
-                    if blocks == 256 && blocks / shared == 264 / shared {
-                        continue;
-                    }
-                    let parts = (blocks / shared).clamp(2, 1024);
-                    let changed = ReducePlan { parts, ..changed };
-                    let threads = format!("{across} threads across, {along} along");
-                    let ahead = ahead(prefetches);
-                    // The block that comes last has all of these parts under way at once.
-                    if parts > 8 * across {
-                        add(
-                            format!(
-                                "{parts} parts, {threads}, {accesses} accesses{ahead}, registers for 2 blocks, the last block adds"
-                            ),
-                            ReducePlan {
-                                min_blocks: 2,
-                                ..changed
-                            },
-                        );
-                    }
-                    if accesses == 16 {
-                        add(
-                            format!(
-                                "{parts} parts, {threads}, all of {accesses} accesses held, the last block adds"
-                            ),
-                            ReducePlan {
-                                min_blocks: 1,
-                                ..changed
-                            },
-                        );
-                    }
-                    add(
-                        format!(
-                            "{parts} parts, {threads}, {accesses} accesses{ahead}, the last block adds"
-                        ),
-                        changed,
-                    );
-                }
-            }
-        }
-        return plans;
-    }
     for (across, rows) in [(1, 1), (1, 2), (2, 1), (4, 1)] {
         for (accesses, prefetches) in turns {
             let changed = ReducePlan {

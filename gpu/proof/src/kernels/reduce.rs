@@ -236,6 +236,17 @@ fn drawn_plan(r: &mut Random, problem: &ReduceProblem, device: &Device) -> Optio
     } else {
         plan
     };
+    let plan = if r.one_in(3) {
+        let cluster = r.one(&[2, 4, 8]);
+        ReducePlan {
+            parts: cluster * r.one(&[1, 1, 2, 3]),
+            last_adds: true,
+            cluster,
+            ..plan
+        }
+    } else {
+        plan
+    };
     let fits = plan.check(device.arch()).is_ok() && plan.takes(problem);
     fits.then_some(plan)
 }

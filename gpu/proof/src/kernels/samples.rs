@@ -288,6 +288,9 @@ fn reduced() -> Result<Vec<Sample>, Error> {
                 }
             }
         }
+        if arch != Arch::Sm80 {
+            all.extend(in_clusters(ty)?);
+        }
         for extents in [[64, 4096, 1], [4, 1 << 20, 1], [64, 128, 4096], [5, 100, 3]] {
             let plan = ScanPlan::fastest(&ScanProblem::new(ty, extents)?);
             all.push(Sample::new(plan.build(arch)?.kernel, 128));
@@ -295,6 +298,28 @@ fn reduced() -> Result<Vec<Sample>, Error> {
         for (extents, k) in [([4096, 128], 8), ([512, 10_000], 50), ([2, 1 << 20], 2048)] {
             let plan = TopKPlan::fastest(&TopKProblem::new(ty, extents, k)?);
             all.push(Sample::new(plan.build(arch)?.kernel, 128));
+        }
+    }
+    Ok(all)
+}
+
+/// Reductions of columns and of all elements by clusters, one for a result and several.
+fn in_clusters(ty: Ty) -> Result<Vec<Sample>, Error> {
+    let mut all = Vec::new();
+    for function in [
+        ReduceFunction::Sum,
+        ReduceFunction::Max,
+        ReduceFunction::ArgMax,
+    ] {
+        for (extents, mode) in [([8192, 4096], 0), ([1 << 19, 64], 0), ([1, 1 << 25], 1)] {
+            let problem = ReduceProblem::new(function, ty, &extents, &[mode])?;
+            let Some(plan) = ReducePlan::last_adding(&problem)? else {
+                continue;
+            };
+            for plan in [ReducePlan { parts: 8, ..plan }, plan] {
+                let built = plan.in_clusters(8).build(Arch::Sm90a)?;
+                all.push(Sample::new(built.kernel, 128));
+            }
         }
     }
     Ok(all)

@@ -344,7 +344,10 @@ fn every_function(ty: Ty) -> impl Iterator<Item = ReduceFunction> {
 
 /// The results of a plan and of that whose second kernel adds the parts, for numbers whose sums are exact in any order; none is -1, which
 /// an [`Output`] takes for an element that was not written.
-fn last_block_of<T: GemmElement + PartialEq>(arch: Arch) -> Result<usize, String> {
+fn last_block_of<T: GemmElement + PartialEq>(
+    arch: Arch,
+    (parts, cluster): (i64, i64),
+) -> Result<usize, String> {
     let extents = [3_usize, 14, 24];
     let count = extents.iter().product::<usize>();
     let x: Vec<T> = (0..count)
@@ -394,14 +397,17 @@ fn last_block_of<T: GemmElement + PartialEq>(arch: Arch) -> Result<usize, String
                             across,
                             along,
                             accesses,
-                            parts: 6,
+                            parts,
                             last_adds,
+                            cluster: if last_adds { cluster } else { 1 },
                             ..plan
                         };
                         let plan = ReducePlan {
                             parts_inner: plan.turns_inner,
                             ..plan
                         };
+                        let needs = plan.workspace(problem) + plan.counters(problem);
+                        assert_eq!(needs == 0, last_adds && parts == cluster, "{plan}");
                         Ok(plan)
                     })?;
                     let launches = if last_adds { 1 } else { 2 };
@@ -441,10 +447,150 @@ fn law_the_last_block_adds_what_the_second_kernel_adds() {
             last_block_of::<half::f16>,
             last_block_of::<i32>,
         ] {
-            cases += of(arch).unwrap_or_else(|why| panic!("{arch}: {why}"));
+            cases += of(arch, (6, 1)).unwrap_or_else(|why| panic!("{arch}: {why}"));
         }
     }
     println!("law reduce.last_adds: {cases} cases");
+}
+
+/// The same of clusters, one for a result and several, whose parts the last block adds.
+#[test]
+fn law_clusters_add_what_the_second_kernel_adds() {
+    let mut cases = 0;
+    for parts in [(2, 2), (8, 8), (6, 2), (12, 4)] {
+        for of in [
+            last_block_of::<f32>,
+            last_block_of::<half::bf16>,
+            last_block_of::<half::f16>,
+            last_block_of::<i32>,
+        ] {
+            cases += of(Arch::Sm90a, parts).unwrap_or_else(|why| panic!("{parts:?}: {why}"));
+        }
+    }
+    println!("law reduce.clusters: {cases} cases");
+}
+
+/// The sum of `parts` by `n` threads of one block, of which `lanes` that follow each other are in a warp.
+fn by_threads(parts: &[f32], n: usize, lanes: usize) -> f32 {
+    let mut held = vec![0.0_f32; n];
+    for (part, x) in parts.iter().enumerate() {
+        held[part % n] += x;
+    }
+    let mut distance = 1;
+    while distance < lanes {
+        held = (0..n).map(|t| held[t] + held[t ^ distance]).collect();
+        distance *= 2;
+    }
+    held.iter()
+        .step_by(lanes)
+        .copied()
+        .reduce(|a, b| a + b)
+        .expect("a block has threads")
+}
+
+/// The sums of a plan of `x` under several schedules, twice with the same counters.
+fn sums_of(x: &[f32], extents: [i64; 2], mode: usize, plan: ReducePlan) -> Vec<f32> {
+    let found = testing::in_every_schedule(Arch::Sm90a, 3, |device| {
+        let from = device.upload(x)?;
+        let from = from.view(extents)?;
+        let mut y = Output::<f32>::new(device, extents[1 - mode] as usize)?;
+        let to = y.buffer().view_mut(extents[1 - mode])?;
+        let call = Reduce::new(ReduceFunction::Sum, &from, &[mode], &to);
+        let call = call.prepare_with(|_| Ok(plan))?;
+        call.run(device)?;
+        call.run(device)?;
+        y.elements()
+    });
+    found.unwrap_or_else(|why| panic!("{plan}: {why}"))
+}
+
+/// Each block of a cluster has the sum that a block without parts has of the same turns. Those of a cluster are added in their order, and
+/// those of the clusters as the last block adds parts, bit for bit.
+#[test]
+fn law_a_cluster_adds_parts_in_their_order() {
+    let mut cases = 0;
+    for (parts, cluster) in [(2, 2), (4, 4), (8, 8), (8, 2), (24, 8), (20, 4)] {
+        for mode in [0_usize, 1] {
+            for prefetches in [false, true] {
+                if prefetches && mode == 1 {
+                    continue;
+                }
+                // The threads of a block along the mode, the elements of its turn, and of two turns of each part, but for the last ones.
+                let (n, lanes, chunk) = if mode == 0 { (8, 4, 16) } else { (64, 32, 512) };
+                let (kept, reduced) = (20_usize, 2 * chunk * parts - 7);
+                let extents = |reduced: usize| {
+                    let mut all = [kept as i64; 2];
+                    all[mode] = reduced as i64;
+                    all
+                };
+                let at = |i: usize, of: usize| ((i * kept + of) * 7919 % 613) as f32 / 60.0 - 5.0;
+                let of = |numbers: &[usize]| -> Vec<f32> {
+                    let mut all = Vec::new();
+                    if mode == 0 {
+                        all.extend(
+                            numbers
+                                .iter()
+                                .flat_map(|i| (0..kept).map(move |k| at(*i, k))),
+                        );
+                    } else {
+                        all.extend((0..kept).flat_map(|k| numbers.iter().map(move |i| at(*i, k))));
+                    }
+                    all
+                };
+                let plan = |reduced: usize| {
+                    let sum = ReduceFunction::Sum;
+                    let problem = ReduceProblem::new(sum, Ty::F32, &extents(reduced), &[mode]);
+                    let problem = problem.expect("a problem");
+                    ReducePlan {
+                        vector: if mode == 0 { 4 } else { 1 },
+                        rows: 1,
+                        across: if mode == 0 { 8 } else { 1 },
+                        along: if mode == 0 { 8 } else { 64 },
+                        accesses: if mode == 0 { 2 } else { 8 },
+                        turns_inner: mode == 1,
+                        parts_inner: mode == 1,
+                        parts: 1,
+                        last_adds: false,
+                        prefetches,
+                        ..ReducePlan::fastest(&problem).expect("a plan")
+                    }
+                };
+                let all: Vec<usize> = (0..reduced).collect();
+                let found = ReducePlan {
+                    parts: parts as i64,
+                    last_adds: true,
+                    cluster: cluster as i64,
+                    ..plan(reduced)
+                };
+                let found = sums_of(&of(&all), extents(reduced), mode, found);
+                let of_parts: Vec<Vec<f32>> = (0..parts)
+                    .map(|part| {
+                        let is_own = |i: &usize| i / chunk % parts == part;
+                        let own: Vec<usize> = all.iter().copied().filter(is_own).collect();
+                        sums_of(&of(&own), extents(own.len()), mode, plan(own.len()))
+                    })
+                    .collect();
+                for (column, found) in found.iter().enumerate() {
+                    let own: Vec<f32> = of_parts.iter().map(|part| part[column]).collect();
+                    let of_clusters: Vec<f32> = own
+                        .chunks(cluster)
+                        .map(|own| own.iter().copied().reduce(|a, b| a + b).expect("parts"))
+                        .collect();
+                    let want = match &of_clusters[..] {
+                        [one] => *one,
+                        all => by_threads(all, n, lanes),
+                    };
+                    assert_eq!(
+                        found.to_bits(),
+                        want.to_bits(),
+                        "{parts} parts, clusters of {cluster}, mode {mode}, result {column}: {found} and {want}"
+                    );
+                }
+                cases += found.len();
+            }
+        }
+    }
+    println!("law reduce.cluster_order: {cases} cases");
 }
 
 /// The results of shifted rows and of the default plan, for numbers whose sums are exact in any order.
@@ -529,8 +675,18 @@ fn law_shifted_rows_are_reduced_as_other_rows() {
 /// More tiles than a launch has blocks along its second axis: a block counts for several of them.
 #[test]
 fn law_a_block_of_many_tiles_counts_each_of_them() {
+    of_many_tiles(Arch::Sm80, 2, 1);
+}
+
+/// The same of clusters, which use their shared memory again for each tile.
+#[test]
+fn law_a_cluster_of_many_tiles_adds_each_of_them() {
+    of_many_tiles(Arch::Sm90a, 2, 2);
+}
+
+fn of_many_tiles(arch: Arch, parts: i64, cluster: i64) {
     let columns = 32 * 65_535 + 40_i64;
-    let device = simulator(Arch::Sm80, 2);
+    let device = simulator(arch, 2);
     let x: Vec<i32> = (0..2 * columns).map(|i| (i % 1013) as i32).collect();
     let from = device.upload(&x).expect("memory");
     let mut y = Output::<i32>::new(&device, columns as usize).expect("memory");
@@ -547,8 +703,9 @@ fn law_a_block_of_many_tiles_counts_each_of_them() {
                 across: 1,
                 along: 32,
                 accesses: 1,
-                parts: 2,
+                parts,
                 last_adds: true,
+                cluster,
                 ..plan
             })
         });
@@ -752,6 +909,30 @@ fn refused_reductions_say_what_would_be_right() {
         found.push(planned(&|plan| plan.prefetches = true));
         found.push(planned(&|plan| plan.min_blocks = -1));
         found.push(planned(&|plan| plan.min_blocks = 2049));
+        found.push(planned(&|plan| plan.cluster = 3));
+        found.push(planned(&|plan| plan.cluster = 16));
+        found.push(planned(&|plan| {
+            (plan.parts, plan.last_adds, plan.cluster) = (6, true, 4)
+        }));
+        found.push(planned(&|plan| (plan.parts, plan.cluster) = (4, 2)));
+        found.push(planned(&|plan| {
+            (plan.last_adds, plan.parts, plan.cluster) = (true, 8, 8);
+            (
+                plan.operands.keeps_inner,
+                plan.turns_inner,
+                plan.parts_inner,
+            ) = (true, false, false);
+            (plan.rows, plan.along) = (4, 256)
+        }));
+        let problem = ReduceProblem::new(ReduceFunction::Sum, Ty::F32, &[20, 300], &[1]);
+        let plan = ReducePlan::fastest(&problem.expect("a problem")).expect("a plan");
+        let clusters = ReducePlan {
+            parts: 2,
+            last_adds: true,
+            cluster: 2,
+            ..plan
+        };
+        found.push(error(clusters.check(Arch::Sm80)));
         let part = memory.slice(1..5981).expect("a slice");
         let part = part.view((20, 299)).expect("a view");
         let call = Reduce::new(ReduceFunction::Sum, &part, &[1], &y).prepare_with(|problem| {
@@ -826,6 +1007,13 @@ fn refused_reductions_say_what_would_be_right() {
             "the operands of the plan are `sum of f32 in f32, 1 outer and 1 reduced modes, the inner one reduced`: elements are prefetched only if turns go along the modes without the inner one",
             "the plan's number of blocks on a multiprocessor is -1: the sum kernel takes 0 to 8",
             "the plan's number of blocks on a multiprocessor is 2049: the sum kernel takes 0 to 8",
+            "the plan's number of blocks of a cluster is 3: the sum kernel takes a power of two, 1 to 8",
+            "the plan's number of blocks of a cluster is 16: the sum kernel takes a power of two, 1 to 8",
+            "the plan's number of parts is 6: the sum kernel takes 4 to 1024, in multiples of 4",
+            "the operands of the plan are `sum of f32 in f32, 1 outer and 1 reduced modes, the inner one reduced`: a cluster adds the \
+             parts of its blocks only if the block that comes last adds those of the clusters",
+            "the plan's number of bytes of parts in shared memory is 114688: the sum kernel takes 1 to 32768",
+            "the plan's number of blocks of a cluster is 2: the sum kernel takes 1 only",
             "the plan's rows are shifted: x must begin at a multiple of the plan's accesses, each row where the one before it ends, \
              and have at most 2147483648 elements",
             "`values` has the shape 300, and x (20,300) without the modes [1] is 20: both must be equal, or have modes of extent 1 where x is reduced",
@@ -876,6 +1064,9 @@ fn law_accepted_plans_of_reductions_are_built() {
         if r.one_in(3) {
             (plan.accesses, plan.parts) = (number(&mut r), number(&mut r));
             plan.last_adds = r.one_in(2);
+        }
+        if r.one_in(3) {
+            (plan.cluster, plan.last_adds) = (number(&mut r), !r.one_in(4));
         }
         plan.shifted = r.one_in(4);
         plan.prefetches = r.one_in(4);

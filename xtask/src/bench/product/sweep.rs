@@ -101,6 +101,9 @@ pub(crate) struct Sweep {
     /// without `--random ..`, or `bench ranks FILE` with `--ranks ..` or `--timeline` wrote; nothing is measured.
     #[arg(long, requires = "svg", conflicts_with_all = ["shapes", "random"])]
     plot: Option<PathBuf>,
+    /// Measure only the groups with this text in their name, of the bench `reduce`; it may be given several times.
+    #[arg(long, requires = "name")]
+    only: Vec<String>,
     /// Stop before the next shape after this number of seconds.
     #[arg(long)]
     seconds: Option<u64>,
@@ -167,6 +170,11 @@ impl Sweep {
     /// Returns a new file of measured plans, if tuned plans are wanted.
     pub(in crate::bench) fn tuning(&self) -> Result<Option<Tuning>> {
         self.tune.then(Tuning::new).transpose()
+    }
+
+    /// Returns the texts of which a group has one in its name; none if all groups are measured.
+    pub(in crate::bench) fn only(&self) -> &[String] {
+        &self.only
     }
 
     /// Returns the folder of the drawings.
