@@ -46,6 +46,8 @@ enum Runner {
     Ranks,
     /// A GPU; the numbers go to the file, if one is given.
     Gpu(fn(&Device, Option<&Path>) -> Result<()>),
+    /// A GPU; the numbers go to the file, if one is given, and those problems are measured whose title has the text.
+    Chosen(fn(&Device, Option<&Path>, Option<&str>) -> Result<()>),
     /// A GPU; the numbers go to the file, and drawings of them to the folder, if they are given.
     Drawn(fn(&Device, Option<&Path>, Option<&Path>) -> Result<()>),
 }
@@ -55,7 +57,7 @@ impl Runner {
     fn needs_gpu(&self) -> bool {
         match self {
             Runner::Host(_) | Runner::Driver(_) | Runner::Processes(_) | Runner::Ranks => false,
-            Runner::Gpu(_) | Runner::Drawn(_) => true,
+            Runner::Gpu(_) | Runner::Chosen(_) | Runner::Drawn(_) => true,
         }
     }
 }
@@ -85,10 +87,10 @@ const GROUPS: &[(&str, Runner)] = &[
     ("decode", Runner::Gpu(attention::decode)),
     ("paged", Runner::Gpu(serving::paged)),
     ("varlen", Runner::Gpu(serving::varlen)),
-    ("rows", Runner::Gpu(rows::run)),
-    ("long-rows", Runner::Gpu(rows::long)),
-    ("longest-rows", Runner::Gpu(rows::longest)),
-    ("norms", Runner::Gpu(rows::norms)),
+    ("rows", Runner::Chosen(rows::run)),
+    ("long-rows", Runner::Chosen(rows::long)),
+    ("longest-rows", Runner::Chosen(rows::longest)),
+    ("norms", Runner::Chosen(rows::norms)),
     ("maps", Runner::Gpu(maps::run)),
     ("quantise", Runner::Gpu(maps::quantisations)),
     ("reduce", Runner::Gpu(reduce::run)),
@@ -130,6 +132,14 @@ pub(crate) fn task(name: Option<&str>, file: Option<&Path>, sweep: &Sweep) -> Re
             Some("ranks") => ranks::draw(from, sweep.svg()).map(|()| ExitCode::SUCCESS),
             _ => bail!("the benches `gemm`, `attention` and `ranks` are what is plotted"),
         };
+    }
+    if let (Some(name), Some(_)) = (name, sweep.only()) {
+        let is_chosen = |(_, run): &&(&str, Runner)| matches!(run, Runner::Chosen(_));
+        if !groups.iter().all(is_chosen) {
+            bail!(
+                "the bench `{name}` measures all of its problems: `--only` is of `rows`, `long-rows`, `longest-rows` and `norms`"
+            );
+        }
     }
     if let (Some(name), Some(_), false) = (name, sweep.svg(), sweep.is_asked()) {
         let is_drawn = |(_, run): &&(&str, Runner)| matches!(run, Runner::Drawn(_) | Runner::Ranks);
@@ -189,6 +199,11 @@ pub(crate) fn task(name: Option<&str>, file: Option<&Path>, sweep: &Sweep) -> Re
             Runner::Processes(_) | Runner::Ranks => skipped("ask for it by its name".to_string()),
             Runner::Gpu(run) => match Device::gpu(0) {
                 Ok(device) => run(&device, file)?,
+                Err(why) if name.is_none() => skipped(why.to_string()),
+                Err(why) => bail!("the bench `{group}` needs a GPU: {why}"),
+            },
+            Runner::Chosen(run) => match Device::gpu(0) {
+                Ok(device) => run(&device, file, sweep.only())?,
                 Err(why) if name.is_none() => skipped(why.to_string()),
                 Err(why) => bail!("the bench `{group}` needs a GPU: {why}"),
             },

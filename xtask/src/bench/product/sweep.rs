@@ -101,6 +101,10 @@ pub(crate) struct Sweep {
     /// without `--random ..`, or `bench ranks FILE` with `--ranks ..` or `--timeline` wrote; nothing is measured.
     #[arg(long, requires = "svg", conflicts_with_all = ["shapes", "random"])]
     plot: Option<PathBuf>,
+    /// Measure only the problems of the benches `rows`, `long-rows`, `longest-rows` and `norms` whose title has this text, such as
+    /// `layer norm bf16, 4096 rows of 16384`.
+    #[arg(long, requires = "name", conflicts_with = "of_shapes")]
+    only: Option<String>,
     /// Stop before the next shape after this number of seconds.
     #[arg(long)]
     seconds: Option<u64>,
@@ -127,6 +131,11 @@ impl Sweep {
     /// Returns the folder that kernels are exported to.
     pub(in crate::bench) fn export(&self) -> Option<&Path> {
         self.export.as_deref()
+    }
+
+    /// Returns the text that the titles of the measured problems have, if only some are measured.
+    pub(in crate::bench) fn only(&self) -> Option<&str> {
+        self.only.as_deref()
     }
 
     pub(in crate::bench) fn is_asked(&self) -> bool {
