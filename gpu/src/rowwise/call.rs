@@ -505,7 +505,8 @@ impl Planned for RowwisePlan {
             | RowStorage::Shifted
             | RowStorage::Staged
             | RowStorage::Passes { kept: 0 } => 1,
-            RowStorage::Ahead { rows, .. } => rows,
+            // A thread asks for the tile itself if none is ahead.
+            RowStorage::Ahead { rows, .. } => rows.max(1),
             RowStorage::Alternating { slots, .. } | RowStorage::Teams { slots, .. } => slots,
             RowStorage::Divided { .. } => self.storage.chunks(),
             RowStorage::Passes { .. } => STREAMED,
@@ -551,6 +552,7 @@ impl Planned for RowwisePlan {
         let other = RowwisePlan {
             storage,
             blocks: plan.blocks.min(MOST_BLOCKS),
+            keeps_weights: false,
             ..plan
         };
         all.chain([other]).collect()

@@ -5,8 +5,8 @@
 //! common is one partition: every tensor has the same one. The totals of a row go through `reduce_along` of a tile of one
 //! element for each thread, or through the lanes of each warp where a block of many warps or a cluster has one row.
 //!
-//! Shared memory keeps each thread's own elements: only this thread copies them there and reads them, so it waits for its own
-//! copies and for no other thread. Groups of threads that take rows in turn are the exception: one thread of a group lets the engine
+//! Shared memory keeps each thread's own elements, of rows and of weights: only this thread copies them there and reads them, so it waits
+//! for its own copies and for no other thread. Groups of threads that take rows in turn are the exception: one thread of a group lets the engine
 //! of bulk copies bring a block's whole part of a row.
 
 use colex_atom::{Arch, CopyAtom, Ty};
@@ -36,7 +36,9 @@ pub(super) struct RowKernel<'a> {
     copy: TiledCopy,
     /// What shared memory keeps of the inputs: (rows, columns, slot).
     kept: Vec<(RowTensor, Tensor)>,
-    /// The copies to it.
+    /// The weight and the bias, if shared memory keeps them: (rows, columns), with a row for each row of the block.
+    weights: Vec<(RowTensor, Tensor)>,
+    /// The copies to shared memory.
     to_shared: Option<TiledCopy>,
     /// The addresses of a number of each warp in shared memory, for the first total of a row and for the second. If warps meet once, the
     /// first is that of two numbers of each warp, or four of a layer norm, twice, for rows that take turns.
@@ -176,7 +178,7 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
     if plan.cluster() > 1 {
         k.cluster([plan.cluster() as u32, 1, 1]);
     }
-    if matches!(plan.storage, RowStorage::Divided { .. }) {
+    if matches!(plan.storage, RowStorage::Divided { .. }) || plan.keeps_weights {
         k.min_blocks(plan.beside(arch) as u32);
     }
     let is_one_mode = plan.is_one_mode();
@@ -224,8 +226,14 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
         }
         _ => Vec::new(),
     };
+    let of_weights = Layout::new((rows, plan.chunk()), (plan.chunk(), 1))?;
+    let weights = operands.tensors().filter(|of| of.is_of_columns());
+    let weights: Vec<_> = weights
+        .filter(|_| plan.keeps_weights)
+        .map(|of| (of, k.shared_tensor(operands.ty, &of_weights)))
+        .collect();
     let to_shared = match slots {
-        0 => None,
+        0 if weights.is_empty() => None,
         _ => Some(tiled(asynchronous(bits * vector), vector)?),
     };
     let of_warps = match operands.function {
@@ -268,6 +276,7 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
         tensors,
         copy: tiled(universal(bits * vector), vector)?,
         kept,
+        weights,
         to_shared,
         scratch,
         turn: Index::constant(0),
@@ -448,6 +457,23 @@ impl RowKernel<'_> {
             let (of, to) = (self.part(of, chunk), self.slot(kept, slot));
             k.copy_in_bounds(copy, &of, &to);
         }
+    }
+
+    /// Starts the copies of a thread's part of the weight and the bias to shared memory, a group of their own. They have no rows, so the
+    /// part of the first tile is that of every tile.
+    fn fetch_weights(&self, k: &mut Builder) {
+        let zero = Index::constant(0);
+        let copy = self.to_shared.as_ref().expect("the plan keeps weights");
+        let of_first = RowKernel {
+            at: [zero.clone(), self.at[1].clone()],
+            ..self.clone()
+        };
+        for (which, kept) in &self.weights {
+            let of = of_first.part(self.tensor(*which).expect("an input"), &zero);
+            let to = self.copy.at(&self.thread).partition_src(kept); // (CPY, CPY_M, CPY_N)
+            k.copy_in_bounds(copy, &of, &to);
+        }
+        k.cp_async_commit();
     }
 
     /// Takes a thread's part of a tensor from a slot of shared memory.
@@ -1013,6 +1039,9 @@ impl RowKernel<'_> {
 
     /// Stores results of a part, which the factors and terms of the columns change first.
     fn put(&self, k: &mut Builder, part: &Part, y: Expr, chunk: &Index) {
+        if !self.weights.is_empty() {
+            return self.put_by_kept(k, part, y);
+        }
         let weight = self.tensor(RowTensor::Weight);
         let weight = weight.map(|of| self.load(k, of, chunk).wide());
         let bias = self.tensor(RowTensor::Bias);
@@ -1022,6 +1051,50 @@ impl RowKernel<'_> {
         let to = self.tensor(RowTensor::Y).expect("there is an output");
         let to = self.part(to, chunk);
         self.copy_part(k, &self.copy, (&part.held, &to), part.is_full);
+    }
+
+    /// Stores results of a part as [`put`](RowKernel::put) does, with the weight and the bias that shared memory keeps. No barrier is
+    /// needed: a thread reads what it has copied there itself, and has waited for. Consecutive threads read consecutive vectors, so that no
+    /// two of them wait for the same bank. An access comes after the other, so that registers have the factors and terms of only one.
+    fn put_by_kept(&self, k: &mut Builder, part: &Part, y: Expr) {
+        let y = k.map(y); // (CPY, CPY_M, CPY_N)
+        // Behind the copies of the weights are those of the next tiles.
+        k.cp_async_wait(self.plan.storage.slots() as u32);
+        let kept = [RowTensor::Weight, RowTensor::Bias].map(|which| {
+            let mut all = self.weights.iter();
+            let (_, kept) = all.find(|(of, _)| *of == which)?;
+            Some(self.copy.at(&self.thread).partition_src(kept)) // (CPY, CPY_M, CPY_N)
+        });
+        let to = self.tensor(RowTensor::Y).expect("there is an output");
+        let to = self.part(to, &Index::constant(0));
+        for i in 0..self.plan.accesses {
+            let of_columns = kept.each_ref().map(|kept| {
+                let kept = kept.as_ref()?.at(2, i);
+                let held = self.fragment(k, &kept);
+                k.copy(&self.copy, &kept, &held);
+                Some(Expr::from(&held).to(Ty::F32))
+            });
+            let piece = part.held.slice((.., .., i)); // (CPY, CPY_M)
+            let y = changed(Expr::from(&y.slice((.., .., i))), of_columns);
+            k.assign(&piece, y.to(self.plan.operands.ty));
+            k.copy_in_bounds(&self.copy, &piece, &to.at(2, i));
+        }
+    }
+
+    /// Loads a tile of rows. Behind the loads of the first one, the copies of the weights begin.
+    fn rows_with_weights(&self, k: &mut Builder, is_first: Cond) -> Part {
+        let zero = Index::constant(0);
+        let last = match self.tensor(RowTensor::Residual) {
+            Some(_) => RowTensor::Residual,
+            None => RowTensor::X,
+        };
+        self.rows_by(k, &zero, true, |k, which| {
+            let part = self.load(k, self.tensor(which).expect("an input"), &zero);
+            if which == last && !self.weights.is_empty() {
+                k.if_(is_first, |k| self.fetch_weights(k));
+            }
+            part
+        })
     }
 
     /// Rows that registers hold: each element is read once.
@@ -1321,6 +1394,9 @@ impl RowKernel<'_> {
     }
 
     /// Rows in registers, one after the other. `ahead` further ones are on their way to shared memory, or are there.
+    ///
+    /// If shared memory keeps the weight and the bias, their copies begin behind those of the first tile and before those of the next ones.
+    /// So the first tile does not wait for them, and its results do not wait for the next tiles.
     fn of_rows_ahead(&self, k: &mut Builder, ahead: i64, clusters: i64) {
         let zero = Index::constant(0);
         let grid = k.grid_extent(0);
@@ -1331,30 +1407,53 @@ impl RowKernel<'_> {
             let at = [row.min(&tiles), self.at[1].clone()];
             RowKernel { at, ..self.clone() }
         };
+        let has_slots = ahead > 0;
+        let keeps = has_slots && !self.weights.is_empty();
         for slot in 0..ahead {
             let row = &self.at[0] + &step * slot;
             of_row(row).fetch(k, &zero, &Index::constant(slot));
             k.cp_async_commit();
+            if slot == 0 && keeps {
+                self.fetch_weights(k);
+            }
         }
-        let slot = k.var(0, 0..ahead);
+        if keeps {
+            // The weights and all tiles but the first may be under way.
+            k.cp_async_wait(ahead as u32);
+        }
+        let slot = has_slots.then(|| k.var(0, 0..ahead));
         let turn = self.plan.meets_once.then(|| k.var(0, 0..2));
         k.for_(&self.at[0], &tiles, &step, |k, row| {
             let mut own = of_row(row.clone());
             if let Some(turn) = &turn {
                 own.turn = k.get(turn);
             }
-            let at = k.get(&slot);
-            k.cp_async_wait(ahead as u32 - 1);
-            let part = own.slot_rows(k, &zero, &at, true);
-            of_row(row + &step * ahead).fetch(k, &zero, &at);
-            k.cp_async_commit();
-            own.of_registers(k, &part);
-            k.set(&slot, (at + 1) % ahead);
+            if let Some(slot) = &slot {
+                let at = k.get(slot);
+                if !keeps {
+                    k.cp_async_wait(ahead as u32 - 1);
+                }
+                let part = own.slot_rows(k, &zero, &at, true);
+                of_row(row + &step * ahead).fetch(k, &zero, &at);
+                k.cp_async_commit();
+                own.of_registers(k, &part);
+                k.set(slot, (at + 1) % ahead);
+            } else {
+                let is_first = k.equal(row, &self.at[0]);
+                let part = own.rows_with_weights(k, is_first);
+                own.of_registers(k, &part);
+            }
             if let Some(turn) = &turn {
                 k.set(turn, (&own.turn + 1) % 2);
             }
+            if keeps {
+                // The next tile is there; the weights were before the results of this one.
+                k.cp_async_wait(ahead as u32 - 1);
+            }
         });
-        k.cp_async_wait(0);
+        if has_slots {
+            k.cp_async_wait(0);
+        }
     }
 
     /// Rows that registers and shared memory hold together, one after the other. A thread asks for a chunk of the next row where it has

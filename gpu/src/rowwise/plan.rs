@@ -59,6 +59,13 @@ pub struct RowwisePlan {
     /// warps exchange the sums of both, and the results differ in the last bits too. In an RMSNorm, rows that follow each other exchange
     /// through memory in turn.
     pub meets_once: bool,
+    /// Whether shared memory keeps the weight and the bias of a norm. Each block copies them there once, before its first results, and reads
+    /// them for each of its rows, in place of loading them again from the second-level cache. Each thread copies the elements of its own
+    /// columns and reads no others, so a block has them once for each of its `rows`: for one row of 16384 columns of `bf16`, the weight and
+    /// the bias take 64 KiB. The results have the same bits. Of blocks that have one tile of rows after the other
+    /// ([`RowStorage::Ahead`]), with accesses of at least 4 bytes, from `sm_80` on; [`keeping_weights`](RowwisePlan::keeping_weights)
+    /// builds such a plan.
+    pub keeps_weights: bool,
 }
 
 /// Where rows are between their reading and the results.
@@ -84,7 +91,8 @@ pub enum RowStorage {
     /// The threads have a whole row in registers. Each cluster of the launch has one tile of rows after the other, and shared
     /// memory receives the next ones meanwhile.
     Ahead {
-        /// The tiles of rows that are under way to shared memory, or there.
+        /// The tiles of rows that are under way to shared memory, or there. If there are 0, a thread loads its part of a tile into
+        /// registers when the cluster begins the tile.
         rows: i64,
         /// The most clusters of the launch.
         clusters: i64,
@@ -224,6 +232,11 @@ const SLOTS: i64 = 4;
 /// registers as such a row needs.
 const DIVIDED_TOTALS: i64 = 1024;
 const DIVIDED_THREADS: i64 = 1024;
+
+/// The registers of a multiprocessor, and those of a thread whose block keeps weights: these beside its elements of a row, and at least.
+const REGISTERS: i64 = 65536;
+const OWN_REGISTERS: i64 = 32;
+const LEAST_REGISTERS: i64 = 64;
 
 /// The most bytes of a divided row that a thread has in registers.
 const DIVIDED_BYTES: i64 = 128;
@@ -527,6 +540,7 @@ impl RowwisePlan {
             blocks,
             storage: RowStorage::Registers,
             meets_once: true,
+            keeps_weights: false,
         };
         let limits = Limits::of(arch);
         let shared = i64::from(limits.shared) - RESERVED;
@@ -584,6 +598,7 @@ impl RowwisePlan {
             blocks,
             storage: RowStorage::Registers,
             meets_once: false,
+            keeps_weights: false,
         };
         let limits = Limits::of(arch);
         let chunks = div_up(problem.columns(), product([plan.chunk(), blocks]));
@@ -651,6 +666,7 @@ impl RowwisePlan {
             blocks,
             storage: RowStorage::Registers,
             meets_once: true,
+            keeps_weights: false,
         };
         let shared = i64::from(Limits::of(arch).shared) - RESERVED;
         let slots = shared / product([plan.chunk(), plan.size(), groups]).max(1);
@@ -665,6 +681,52 @@ impl RowwisePlan {
         plan.check(arch)?;
         plan.check_problem(problem)?;
         Ok(plan)
+    }
+
+    /// Returns this plan with the weight and the bias of a norm in shared memory ([`keeps_weights`](RowwisePlan::keeps_weights)): each cluster
+    /// has one tile of rows after the other, `ahead` tiles are on their way to shared memory meanwhile, and the launch has as many clusters
+    /// as run at once. How the threads divide a row stays as it is.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::rowwise::{RowFunction, RowTensor, RowwisePlan, RowwiseProblem};
+    ///
+    /// let problem = RowwiseProblem::new(RowFunction::LayerNorm, Ty::Bf16, [4096, 16384]);
+    /// let mut plan = RowwisePlan::fastest(&problem, Arch::Sm90a)?;
+    /// let refused = plan.keeping_weights(Arch::Sm90a, 0).unwrap_err();
+    /// assert_eq!(
+    ///     refused.to_string(),
+    ///     "the operands of the plan are `layer norm of bf16, x, y, rows of 1 mode`: shared memory keeps the weight and the bias of a norm \
+    ///      that has one of them"
+    /// );
+    /// plan.operands.given[RowTensor::Weight as usize] = true;
+    /// assert_eq!(
+    ///     plan.keeping_weights(Arch::Sm90a, 0)?.to_string(),
+    ///     "layer norm bf16, vectors of 8, 512 threads for a row, 1 row in a block, 4 accesses, rows in registers, 0 tiles ahead, \
+    ///      264 clusters, warps meet once, weights in shared memory"
+    /// );
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`check`](RowwisePlan::check): among others, if there is neither a weight nor a bias, or if shared memory has no
+    /// room for them beside the rows.
+    pub fn keeping_weights(&self, arch: Arch, ahead: i64) -> Result<RowwisePlan, Error> {
+        let of = |clusters| RowwisePlan {
+            storage: RowStorage::Ahead {
+                rows: ahead,
+                clusters,
+            },
+            keeps_weights: true,
+            ..*self
+        };
+        let plan = of(1);
+        plan.check(arch)?;
+        let multiprocessors = i64::from(Limits::of(arch).multiprocessors);
+        let at_once = clusters_at_once(self.blocks, multiprocessors);
+        let clusters = product([at_once, plan.beside(arch)]);
+        Ok(of(clusters.min(MOST_CLUSTERS)))
     }
 
     /// Returns the blocks of a cluster of the launch: 1 if blocks share no row, or if they do in a team.
@@ -762,6 +824,7 @@ impl RowwisePlan {
             blocks: 1,
             storage: RowStorage::Registers,
             meets_once: false,
+            keeps_weights: false,
         };
         let is_single = plan.vector == 1;
         let has_residual = operands.has(RowTensor::Residual);
@@ -1204,15 +1267,41 @@ impl RowwisePlan {
         product([self.threads, self.rows, self.storage.groups()])
     }
 
-    /// Returns the blocks that a multiprocessor has of a divided row's plan: as many as shared memory has room for, and at most such that
-    /// each thread has 64 registers.
+    /// Returns the blocks that a multiprocessor has of a divided row's plan or of one that keeps weights: as many as shared memory has room
+    /// for, and at most such that each thread has 64 registers, or more if it has many elements of a row.
     pub(crate) fn beside(&self, arch: Arch) -> i64 {
         let threads = self.threads_of_block();
-        let slot = product([self.rows, self.chunk(), self.size()]);
-        let shared = self.storage.slots().saturating_mul(slot);
+        let shared = self.slot_bytes().saturating_add(self.weight_bytes());
         let shared = shared.saturating_add(DIVIDED_TOTALS) as u64;
         let beside = Limits::of(arch).blocks_of_multiprocessor(threads as u64, shared) as i64;
-        beside.min(DIVIDED_THREADS / threads.max(1)).max(1)
+        let most = if self.keeps_weights {
+            let elements = product([self.accesses, self.vector]);
+            let registers = elements.saturating_add(OWN_REGISTERS).max(LEAST_REGISTERS);
+            REGISTERS / product([registers, threads.max(1)])
+        } else {
+            DIVIDED_THREADS / threads.max(1)
+        };
+        beside.min(most).max(1)
+    }
+
+    /// The bytes of shared memory for the rows that a block keeps or that are on their way to it.
+    fn slot_bytes(&self) -> i64 {
+        let slot = product([self.rows, self.chunk(), self.size(), self.inputs()]);
+        self.storage.slots().saturating_mul(slot)
+    }
+
+    /// The bytes of shared memory for the weight and the bias, if the block keeps them.
+    fn weight_bytes(&self) -> i64 {
+        if !self.keeps_weights {
+            return 0;
+        }
+        product([self.rows, self.chunk(), self.size(), self.weights()])
+    }
+
+    /// The tensors with one element for each column.
+    fn weights(&self) -> i64 {
+        let all = self.operands.tensors();
+        all.filter(|of| of.is_of_columns()).count() as i64
     }
 
     /// Returns the columns that a block has at once.
@@ -1324,6 +1413,9 @@ impl RowwisePlan {
             RowStorage::Staged => {
                 "A block copies its rows to shared memory and the results from there, and a thread takes single elements".to_string()
             }
+            RowStorage::Ahead { rows: 0, .. } => {
+                "Rows stay in registers, and a block has one tile of rows after the other".to_string()
+            }
             RowStorage::Ahead { rows, .. } => {
                 let next = counted((rows, "tile"));
                 format!(
@@ -1358,12 +1450,23 @@ impl RowwisePlan {
         } else {
             ""
         };
+        let keeping = if self.keeps_weights {
+            let all = product([columns, self.weights(), self.size()]);
+            let of_block = rows.min(problem.rows());
+            let kept = product([self.grid(problem) / blocks.max(1), of_block, all]);
+            let of_rows = product([problem.rows(), all]);
+            format!(
+                "Shared memory keeps the weight and the bias: all blocks load {kept} bytes of them, and {of_rows} without it.\n"
+            )
+        } else {
+            String::new()
+        };
         format!(
             "{problem}\n\
              An access takes {elements}, {bytes} bytes: addresses, strides and columns allow {allowed}.\n\
              {sharing}{each} and {accesses} make {all} columns, and a row has {columns}{chunks}.\n\
              A block of {of_block} has {of_rows}; the launch has {grid}.\n\
-             {meeting}{how}: {moved} bytes are moved, and {must} must be."
+             {meeting}{keeping}{how}: {moved} bytes are moved, and {must} must be."
         )
     }
 
@@ -1448,7 +1551,34 @@ impl RowwisePlan {
             );
         }
         self.check_storage(&check, arch)?;
+        self.check_weights(&check, arch)?;
         check.block(self.threads_of_block())
+    }
+
+    /// Checks what a plan needs that keeps weights.
+    fn check_weights(&self, check: &PlanCheck<'_>, arch: Arch) -> Result<(), Error> {
+        if !self.keeps_weights {
+            return Ok(());
+        }
+        if self.weights() == 0 {
+            return check.refuse(
+                "shared memory keeps the weight and the bias of a norm that has one of them",
+            );
+        }
+        if !matches!(self.storage, RowStorage::Ahead { .. }) {
+            return check.refuse(
+                "blocks keep the weight and the bias that have one tile of rows in registers after the other",
+            );
+        }
+        if arch < Arch::Sm80 || self.vector * self.size() < NARROWEST {
+            return Err(RowwiseError::Asynchronous { arch }.into());
+        }
+        let bytes = self.slot_bytes().saturating_add(self.weight_bytes());
+        check.limit(
+            "bytes of shared memory for rows and weights",
+            bytes.saturating_add(RESERVED),
+            Limits::of(arch).shared.into(),
+        )
     }
 
     /// Checks the numbers of the storage, and the shared memory.
@@ -1458,7 +1588,7 @@ impl RowwisePlan {
             RowStorage::Shifted => return self.check_shifted(check),
             RowStorage::Staged => return self.check_staged(check, arch),
             RowStorage::Ahead { rows, clusters } => {
-                let of = [1, MOST_SLOTS, 1];
+                let of = [0, MOST_SLOTS, 1];
                 check.number("number of tiles of rows ahead", rows, of)?;
                 let of = [1, MOST_CLUSTERS, 1];
                 check.number("number of clusters", clusters, of)?;
@@ -1510,8 +1640,7 @@ impl RowwisePlan {
         if arch < Arch::Sm80 || self.vector * self.size() < NARROWEST {
             return Err(RowwiseError::Asynchronous { arch }.into());
         }
-        let slot = product([self.rows, self.chunk(), self.size(), self.inputs()]);
-        let bytes = slots.saturating_mul(slot).saturating_add(RESERVED);
+        let bytes = self.slot_bytes().saturating_add(RESERVED);
         let limits = Limits::of(arch);
         check.limit(
             "bytes of shared memory for rows",
@@ -1825,6 +1954,9 @@ impl fmt::Display for RowwisePlan {
         }?;
         if self.meets_once {
             f.write_str(", warps meet once")?;
+        }
+        if self.keeps_weights {
+            f.write_str(", weights in shared memory")?;
         }
         Ok(())
     }

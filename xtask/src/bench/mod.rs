@@ -24,7 +24,7 @@ use std::env;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use colex_gpu::Device;
 
 use crate::output;
@@ -87,16 +87,46 @@ const GROUPS: &[(&str, Runner)] = &[
     ("decode", Runner::Gpu(attention::decode)),
     ("paged", Runner::Gpu(serving::paged)),
     ("varlen", Runner::Gpu(serving::varlen)),
-    ("rows", Runner::Gpu(rows::run)),
-    ("long-rows", Runner::Gpu(rows::long)),
-    ("longest-rows", Runner::Gpu(rows::longest)),
-    ("norms", Runner::Gpu(rows::norms)),
+    ("rows", Runner::Chosen(rows::run)),
+    ("long-rows", Runner::Chosen(rows::long)),
+    ("longest-rows", Runner::Chosen(rows::longest)),
+    ("norms", Runner::Chosen(rows::norms)),
     ("maps", Runner::Gpu(maps::run)),
     ("quantise", Runner::Gpu(maps::quantisations)),
     ("reduce", Runner::Chosen(reduce::run)),
     ("select", Runner::Gpu(reduce::select)),
     ("scan", Runner::Gpu(reduce::scan)),
 ];
+
+/// The problems that a bench measures: all, or those whose name has one of some texts.
+struct Asked<'a> {
+    only: &'a [String],
+    /// How many of them there are so far.
+    count: usize,
+}
+
+impl<'a> Asked<'a> {
+    fn new(only: &'a [String]) -> Asked<'a> {
+        Asked { only, count: 0 }
+    }
+
+    /// Whether a problem of this name is one of them.
+    fn has(&mut self, name: &str) -> bool {
+        let is_one = self.only.is_empty() || self.only.iter().any(|text| name.contains(text));
+        self.count += usize::from(is_one);
+        is_one
+    }
+
+    /// Refuses texts that no name has.
+    fn end(&self) -> Result<()> {
+        ensure!(
+            self.count > 0,
+            "no problem has one of {:?} in its name",
+            self.only
+        );
+        Ok(())
+    }
+}
 
 /// The names of the groups, for the reader of `bench --help`.
 pub(crate) fn names() -> String {
@@ -142,8 +172,12 @@ pub(crate) fn task(name: Option<&str>, file: Option<&Path>, sweep: &Sweep) -> Re
         }
     }
     let is_chosen = |(_, run): &&(&str, Runner)| matches!(run, Runner::Chosen(_));
-    if !sweep.only().is_empty() && !groups.iter().all(is_chosen) {
-        bail!("`--only` chooses groups of the bench `reduce`");
+    if let (Some(name), false) = (name, sweep.only().is_empty())
+        && !groups.iter().all(is_chosen)
+    {
+        bail!(
+            "the bench `{name}` measures all of its problems: `--only` is of `reduce`, `rows`, `long-rows`, `longest-rows` and `norms`"
+        );
     }
     if kernels::is_child() {
         return kernels::child();

@@ -13,6 +13,7 @@ use colex_layout::Layout;
 use half::bf16;
 use serde_json::json;
 
+use super::Asked;
 use super::device::{BenchReport, Contender, take_turns};
 use super::product::sweep::normal;
 
@@ -71,15 +72,13 @@ fn groups() -> Vec<(Group, &'static str, ReduceFunction, Reduced)> {
 pub(super) fn run(device: &Device, json: Option<&Path>, only: &[String]) -> Result<()> {
     let mut report = BenchReport::new("reduce", "TB/s", device);
     println!("{}; normal numbers", super::device::PROTOCOL);
-    let mut measured = 0;
+    let mut asked = Asked::new(only);
     for (measure, ty, function, case) in groups() {
-        let name = name(function, ty, case);
-        if only.is_empty() || only.iter().any(|text| name.contains(text)) {
+        if asked.has(&name(function, ty, case)) {
             measure(device, &mut report, function, case)?;
-            measured += 1;
         }
     }
-    ensure!(measured > 0, "no reduction has one of {only:?} in its name");
+    asked.end()?;
     report.write(json)
 }
 

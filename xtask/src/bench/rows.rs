@@ -7,11 +7,13 @@ use colex_atom::Arch;
 use colex_gpu::Device;
 use colex_gpu::kernels::{CopyCall, GemmElement, View, ViewMut};
 use colex_gpu::rowwise::{
-    RowFunction, RowStorage, Rowwise, RowwiseCall, RowwisePlan, RowwiseProblem, reference,
+    RowFunction, RowStorage, RowTensor, Rowwise, RowwiseCall, RowwisePlan, RowwiseProblem,
+    reference,
 };
 use colex_layout::Layout;
 use half::bf16;
 
+use super::Asked;
 use super::device::{BenchReport, Contender, take_turns};
 use super::product::sweep::normal;
 
@@ -41,48 +43,91 @@ const LONGEST_COLUMNS: [i64; 4] = [1 << 18, 1 << 19, 1 << 20, 1 << 21];
 /// Columns of the rows of norms.
 const WIDTHS: [i64; 4] = [16384, 5120, 4096, 1000];
 
-pub(super) fn run(device: &Device, json: Option<&Path>) -> Result<()> {
+pub(super) fn run(device: &Device, json: Option<&Path>, only: &[String]) -> Result<()> {
+    let mut asked = Asked::new(only);
     let mut report = BenchReport::new("rows", "TB/s", device);
     println!("{}; normal numbers", super::device::PROTOCOL);
     for columns in COLUMNS {
-        group::<f32>(device, &mut report, RowFunction::Softmax, columns, false)?;
-        group::<bf16>(device, &mut report, RowFunction::Softmax, columns, false)?;
+        group::<f32>(
+            device,
+            &mut report,
+            &mut asked,
+            (RowFunction::Softmax, columns, false),
+        )?;
+        group::<bf16>(
+            device,
+            &mut report,
+            &mut asked,
+            (RowFunction::Softmax, columns, false),
+        )?;
     }
+    asked.end()?;
     report.write(json)
 }
 
 /// Rows that a block or a cluster has in passes, alone.
-pub(super) fn long(device: &Device, json: Option<&Path>) -> Result<()> {
+pub(super) fn long(device: &Device, json: Option<&Path>, only: &[String]) -> Result<()> {
+    let mut asked = Asked::new(only);
     let mut report = BenchReport::new("long-rows", "TB/s", device);
     println!("{}; normal numbers", super::device::PROTOCOL);
     for columns in LONG_COLUMNS {
-        group::<f32>(device, &mut report, RowFunction::Softmax, columns, false)?;
-        group::<bf16>(device, &mut report, RowFunction::Softmax, columns, false)?;
+        group::<f32>(
+            device,
+            &mut report,
+            &mut asked,
+            (RowFunction::Softmax, columns, false),
+        )?;
+        group::<bf16>(
+            device,
+            &mut report,
+            &mut asked,
+            (RowFunction::Softmax, columns, false),
+        )?;
     }
+    asked.end()?;
     report.write(json)
 }
 
 /// Rows that no cluster holds, by teams and in passes, alone.
-pub(super) fn longest(device: &Device, json: Option<&Path>) -> Result<()> {
+pub(super) fn longest(device: &Device, json: Option<&Path>, only: &[String]) -> Result<()> {
+    let mut asked = Asked::new(only);
     let mut report = BenchReport::new("longest-rows", "TB/s", device);
     println!("{}; normal numbers", super::device::PROTOCOL);
     for columns in LONGEST_COLUMNS {
-        group::<f32>(device, &mut report, RowFunction::Softmax, columns, false)?;
-        group::<bf16>(device, &mut report, RowFunction::Softmax, columns, false)?;
+        group::<f32>(
+            device,
+            &mut report,
+            &mut asked,
+            (RowFunction::Softmax, columns, false),
+        )?;
+        group::<bf16>(
+            device,
+            &mut report,
+            &mut asked,
+            (RowFunction::Softmax, columns, false),
+        )?;
     }
+    asked.end()?;
     report.write(json)
 }
 
-pub(super) fn norms(device: &Device, json: Option<&Path>) -> Result<()> {
+pub(super) fn norms(device: &Device, json: Option<&Path>, only: &[String]) -> Result<()> {
+    let mut asked = Asked::new(only);
     let mut report = BenchReport::new("norms", "TB/s", device);
     println!("{}; normal numbers", super::device::PROTOCOL);
     for columns in WIDTHS {
-        group::<bf16>(device, &mut report, RowFunction::LogSoftmax, columns, false)?;
+        group::<bf16>(
+            device,
+            &mut report,
+            &mut asked,
+            (RowFunction::LogSoftmax, columns, false),
+        )?;
         for function in [RowFunction::RmsNorm, RowFunction::LayerNorm] {
-            group::<bf16>(device, &mut report, function, columns, false)?;
-            group::<bf16>(device, &mut report, function, columns, true)?;
+            group::<bf16>(device, &mut report, &mut asked, (function, columns, false))?;
+            group::<bf16>(device, &mut report, &mut asked, (function, columns, true))?;
         }
     }
+    asked.end()?;
     report.write(json)
 }
 
@@ -90,11 +135,22 @@ pub(super) fn norms(device: &Device, json: Option<&Path>) -> Result<()> {
 fn group<T: GemmElement>(
     device: &Device,
     report: &mut BenchReport,
-    function: RowFunction,
-    columns: i64,
-    with_residual: bool,
+    asked: &mut Asked<'_>,
+    (function, columns, with_residual): (RowFunction, i64, bool),
 ) -> Result<()> {
     let rows = ELEMENTS / columns;
+    let title = format!(
+        "{function} {}, {rows} rows of {columns}{}",
+        T::NAME,
+        if with_residual {
+            ", with a residual"
+        } else {
+            ""
+        }
+    );
+    if !asked.has(&title) {
+        return Ok(());
+    }
     let count = (rows * columns) as usize;
     let input = device.uninitialised::<T>(count)?;
     normal(&input)?;
@@ -146,8 +202,11 @@ fn group<T: GemmElement>(
     let in_teams = in_teams(&problem, device);
     let divided = divided(&problem, device.arch());
     let meetings = meetings(&chosen, columns);
+    let keeping = keeping(&chosen, columns, device.arch());
     let all = around(&chosen, [rows, columns]).into_iter().chain(meetings);
-    for (name, plan) in all.chain(in_turn).chain(in_teams).chain(divided) {
+    let all = all.chain(in_turn).chain(in_teams).chain(divided);
+    let all = all.filter(|(_, plan)| !was_slow(plan, columns));
+    for (name, plan) in all.chain(keeping) {
         let fits = |problem: &RowwiseProblem| plan.takes(problem);
         let mut measured = calls.iter();
         if measured.any(|(_, call)| call.plan() == Some(&plan)) {
@@ -172,16 +231,7 @@ fn group<T: GemmElement>(
     let times = take_turns(device, &contenders, 11, 4)?;
     let names: Vec<String> = contenders.iter().map(|c| c.name.clone()).collect();
     let bytes = 2.0 * (moved * T::BYTES) as f64 / 1e6;
-    let title = format!(
-        "{function} {}, {rows} rows of {columns}{}: {chosen}",
-        T::NAME,
-        if with_residual {
-            ", with a residual"
-        } else {
-            ""
-        }
-    );
-    report.group(&title, &names, &times, bytes);
+    report.group(&format!("{title}: {chosen}"), &names, &times, bytes);
     Ok(())
 }
 
@@ -427,6 +477,84 @@ fn meetings(plan: &RowwisePlan, columns: i64) -> Vec<(String, RowwisePlan)> {
         }
     }
     plans
+}
+
+/// Plans of a layer norm, or of an RMSNorm of long rows, that keep the weight and the bias in shared memory: by more and fewer threads, with
+/// one row in a block and with two, with a tile ahead and without, by warps that meet once and twice; and the same without what they keep,
+/// where no tile is ahead.
+fn keeping(plan: &RowwisePlan, columns: i64, arch: Arch) -> Vec<(String, RowwisePlan)> {
+    match plan.operands.function {
+        RowFunction::LayerNorm => {}
+        RowFunction::RmsNorm if columns >= LONG_COLUMNS[0] => {}
+        _ => return Vec::new(),
+    }
+    let mut of_threads = vec![256, 512];
+    if !of_threads.contains(&plan.threads) {
+        of_threads.push(plan.threads);
+    }
+    let mut plans = Vec::new();
+    for threads in of_threads {
+        let chunk = threads * plan.vector;
+        let accesses = (columns + chunk - 1) / chunk;
+        for rows in [1, 2] {
+            for (meets_once, meets) in [(true, "once"), (false, "twice")] {
+                for ahead in [0, 1] {
+                    let changed = RowwisePlan {
+                        threads,
+                        rows,
+                        accesses,
+                        blocks: 1,
+                        meets_once,
+                        ..*plan
+                    };
+                    let Ok(kept) = changed.keeping_weights(arch, ahead) else {
+                        continue;
+                    };
+                    let what = format!(
+                        "meets {meets}, {threads} threads, {rows} in a block, {ahead} ahead"
+                    );
+                    plans.push((format!("{what}, weights kept"), kept));
+                    if ahead == 0 {
+                        let loads = RowwisePlan {
+                            keeps_weights: false,
+                            ..kept
+                        };
+                        plans.push((format!("{what}, one row after the other"), loads));
+                    }
+                }
+            }
+        }
+    }
+    plans
+}
+
+/// Whether a plan of rows of 16384 numbers of 16 bits was below 0.80 of a copy on an H200 (2026-11-29), so that it is measured no more.
+fn was_slow(plan: &RowwisePlan, columns: i64) -> bool {
+    let function = plan.operands.function;
+    if columns != 16384 || plan.operands.ty.bits() != 16 || function == RowFunction::Softmax {
+        return false;
+    }
+    let has_residual = plan.operands.has(RowTensor::Residual);
+    let is_layer_norm = function == RowFunction::LayerNorm;
+    let (threads, rows) = (plan.threads, plan.rows);
+    match plan.storage {
+        // 0.55 to 0.69.
+        RowStorage::Registers if threads == 1024 || threads * rows == 1024 && rows > 2 => true,
+        RowStorage::Divided { .. } if threads == 1024 => true,
+        // 0.57 to 0.77, but for one row by 512 threads that meet once (0.88).
+        RowStorage::Registers if is_layer_norm && !has_residual => {
+            !(threads == 512 && rows == 1 && plan.meets_once)
+        }
+        // 0.57 to 0.78.
+        RowStorage::Passes { .. } => is_layer_norm,
+        // 0.71 and 0.75; 0.84 and 0.77 if they meet twice.
+        RowStorage::Ahead { .. } if is_layer_norm && threads * rows == 1024 => {
+            plan.meets_once || has_residual
+        }
+        // One row after the other: 0.77.
+        RowStorage::Divided { clusters, .. } if is_layer_norm && threads == 512 => clusters < 4096,
+        _ => false,
+    }
 }
 
 /// Plans of long rows whose blocks have groups of threads that take rows in turn, or one group: by the fewest blocks that hold a row, with

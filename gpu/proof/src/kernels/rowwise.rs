@@ -146,6 +146,8 @@ fn drawn(r: &mut Random, problem: &RowwiseProblem, device: &Device) -> Option<Ro
         let fits = plan.check(device.arch()).is_ok() && plan.takes(problem);
         return fits.then_some(plan);
     }
+    let has_weights = [RowTensor::Weight, RowTensor::Bias].map(|of| plan.operands.has(of));
+    let keeps = r.one_in(2) && has_weights.contains(&true);
     let plan = RowwisePlan {
         vector: (plan.vector >> r.below(2_u32)).max(1),
         threads,
@@ -166,13 +168,17 @@ fn drawn(r: &mut Random, problem: &RowwiseProblem, device: &Device) -> Option<Ro
                 clusters: 1 + r.below(4_i64),
             },
             1 | 2 => RowStorage::Ahead {
-                rows: 1 + r.below(3_i64),
+                rows: r.below(4_i64),
                 clusters: 1 + r.below(4_i64),
             },
             _ => RowStorage::Passes {
                 kept: r.below(4_i64),
             },
         },
+        ..plan
+    };
+    let plan = RowwisePlan {
+        keeps_weights: keeps && matches!(plan.storage, RowStorage::Ahead { .. }),
         ..plan
     };
     let fits = plan.check(device.arch()).is_ok() && plan.takes(problem);

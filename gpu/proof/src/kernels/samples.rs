@@ -25,7 +25,7 @@ use colex_gpu::ranks::RankDevices;
 use colex_gpu::reduce::scan::{ScanPlan, ScanProblem};
 use colex_gpu::reduce::top_k::{TopKPlan, TopKProblem};
 use colex_gpu::reduce::{ReduceFunction, ReducePlan, ReduceProblem};
-use colex_gpu::rowwise::{RowFunction, RowwisePlan, RowwiseProblem};
+use colex_gpu::rowwise::{RowFunction, RowTensor, RowwisePlan, RowwiseProblem};
 use colex_gpu::tensor::TensorKernel;
 use colex_gpu::{Error, View, ViewMut};
 use colex_ir::BinaryOp;
@@ -165,8 +165,52 @@ fn elementwise() -> Result<Vec<Sample>, Error> {
     Ok(all)
 }
 
+/// Norms that keep the weight and the bias in shared memory, with a residual and without: with as many registers as the blocks of a
+/// multiprocessor share.
+fn kept_weights() -> Result<Vec<Sample>, Error> {
+    let mut all = Vec::new();
+    for (function, ty, columns) in [
+        (RowFunction::LayerNorm, Ty::Bf16, 16384),
+        (RowFunction::LayerNorm, Ty::F32, 8192),
+        (RowFunction::RmsNorm, Ty::Bf16, 16384),
+        (RowFunction::RmsNorm, Ty::F32, 8192),
+    ] {
+        for ([threads, rows], ahead, has_residual) in [
+            ([512, 1], 0, false),
+            ([512, 1], 0, true),
+            ([512, 1], 1, false),
+            ([512, 1], 1, true),
+            ([256, 1], 1, false),
+            ([256, 2], 1, false),
+        ] {
+            let problem = RowwiseProblem::new(function, ty, [100, columns]);
+            let mut plan = RowwisePlan::fastest(&problem, Arch::Sm90a)?;
+            for tensor in [RowTensor::Weight, RowTensor::Bias] {
+                plan.operands.given[tensor as usize] = true;
+            }
+            for tensor in [RowTensor::Residual, RowTensor::Sum] {
+                plan.operands.given[tensor as usize] = has_residual;
+            }
+            let plan = RowwisePlan {
+                threads,
+                rows,
+                accesses: columns / (threads * plan.vector),
+                meets_once: function == RowFunction::LayerNorm && rows == 1,
+                ..plan
+            };
+            let plan = plan.keeping_weights(Arch::Sm90a, ahead)?;
+            let kernel = plan.build(Arch::Sm90a)?.kernel;
+            let beside = i64::from(kernel.min_blocks.unwrap_or(1));
+            let most = (65536 / (threads * rows * beside)).min(255);
+            all.push(Sample::new(kernel, most as u32));
+        }
+    }
+    Ok(all)
+}
+
 /// Functions of rows: held by a warp, a block and a cluster, and in passes, with vectors and without, by groups that take rows in
-/// turn, with as many elements in each thread as there may be, by teams of blocks, and in registers and shared memory together.
+/// turn, with as many elements in each thread as there may be, by teams of blocks, in registers and shared memory together, and with the
+/// weight and the bias of a norm in shared memory.
 fn rowwise() -> Result<Vec<Sample>, Error> {
     let mut all = Vec::new();
     for (arch, ty) in [
@@ -200,6 +244,7 @@ fn rowwise() -> Result<Vec<Sample>, Error> {
         let plan = RowwisePlan::divided(&problem, Arch::Sm90a, 1, of_block)?;
         all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, 64));
     }
+    all.extend(kept_weights()?);
     for ty in [Ty::F32, Ty::Bf16] {
         for function in [
             RowFunction::Softmax,

@@ -10,7 +10,7 @@ use colex_gpu::testing::{self, Output};
 use colex_gpu::{Buffer, Device, Rates, View, ViewMut, cumulative_sum, softmax};
 use colex_ir::launch::Launch;
 use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
-use colex_proof::soak::draws;
+use colex_proof::soak::{draws, takes};
 use colex_proof::sweep::Random;
 use colex_tensor::Arg;
 use half::{bf16, f16};
@@ -329,6 +329,7 @@ fn law_rows_in_turn_are_those_of_the_reference() {
                 clusters: turns[2],
             },
             meets_once: true,
+            keeps_weights: false,
         };
         let all = (of_thread.0 * of_thread.1 * blocks) as usize;
         let of_block = all / blocks as usize;
@@ -391,6 +392,7 @@ fn law_divided_rows_are_those_of_the_reference() {
                         clusters,
                     },
                     meets_once: false,
+                    keeps_weights: false,
                 };
                 let once = RowwisePlan {
                     meets_once: true,
@@ -443,6 +445,7 @@ fn law_staged_rows_are_those_of_the_reference() {
                     blocks: 1,
                     storage: RowStorage::Staged,
                     meets_once: false,
+                    keeps_weights: false,
                 }
             };
             let own = (of_block / threads).max(8) as usize;
@@ -499,6 +502,7 @@ fn law_staged_norms_with_a_residual_are_those_of_the_reference() {
                             blocks: 1,
                             storage: RowStorage::Staged,
                             meets_once: false,
+                            keeps_weights: false,
                         })
                     })?;
                 call.run(device)?;
@@ -643,6 +647,7 @@ fn law_rows_of_teams_are_those_of_the_reference() {
                 teams: turns[2],
             },
             meets_once: true,
+            keeps_weights: false,
         };
         let all = (of_thread.0 * of_thread.1 * blocks) as usize;
         let of_block = all / blocks as usize;
@@ -727,6 +732,7 @@ fn of_teams(r: &mut Random) -> (RowwisePlan, RowFunction, [usize; 2]) {
             teams,
         },
         meets_once: true,
+        keeps_weights: false,
     };
     (plan, function, [rows, columns].map(|n| n as usize))
 }
@@ -1016,6 +1022,331 @@ fn law_a_layer_norm_that_meets_once_is_as_exact() {
         }
     }
     println!("law rowwise.moments: {cases} cases, {rows_of_all} rows");
+}
+
+/// The bits of the results and of the sums of a norm by a plan, with the tensors that are `given`: the weight, the bias, and the residual with
+/// the sum. Numbers of which some are negative, and the mean of a row is not 0.
+fn norm_bits<T: GemmElement>(
+    device: &Device,
+    function: RowFunction,
+    [rows, columns]: [usize; 2],
+    [has_weight, has_bias, has_residual]: [bool; 3],
+    plan: impl Fn(&RowwiseProblem) -> RowwisePlan,
+) -> Result<[Vec<u64>; 2], colex_gpu::Error> {
+    let numbers = |count: usize, step: usize| -> Vec<T> {
+        let number = |i: usize| T::from_f64((i * step % 613) as f64 / 60.0 - 4.0);
+        (0..count).map(number).collect()
+    };
+    let count = rows * columns;
+    let [x, residual] = [7919, 104_729].map(|step| device.upload(&numbers(count, step)));
+    let [weight, bias] = [31, 47].map(|step| device.upload(&numbers(columns, step)));
+    let (x, residual, weight, bias) = (x?, residual?, weight?, bias?);
+    let (mut y, mut sum) = (
+        Output::<T>::new(device, count)?,
+        Output::<T>::new(device, count)?,
+    );
+    let shape = (rows, columns);
+    {
+        let (x, y) = (x.view(shape)?, y.buffer().view_mut(shape)?);
+        let mut call = Rowwise::new(function, &x, &y);
+        if has_weight {
+            call = call.weight(&weight.view(columns)?);
+        }
+        if has_bias {
+            call = call.bias(&bias.view(columns)?);
+        }
+        if has_residual {
+            call = call.residual(&residual.view(shape)?, &sum.buffer().view_mut(shape)?);
+        }
+        let call = call.prepare_with(|problem, _| Ok(plan(problem)))?;
+        call.run(device)?;
+    }
+    let bits = |of: Vec<T>| of.iter().map(|y| y.to_f64().to_bits()).collect();
+    let sums = if has_residual {
+        sum.elements()?
+    } else {
+        Vec::new()
+    };
+    Ok([bits(y.elements()?), bits(sums)])
+}
+
+/// Norms whose blocks keep the weight and the bias in shared memory have the bits of those that load them for each row: with a weight, a bias
+/// and both, with and without a residual, in every type, with each number of tiles ahead from 0 to 3, by one row in a block and by several, by
+/// few warps and by many that meet once and twice, by clusters, with vectors of each width, of lengths that end before the last vector, inside
+/// of the row's threads and with its first vector, with fewer tiles of rows than clusters and with more, under several schedules.
+#[test]
+fn law_weights_kept_in_shared_memory_change_no_bit() {
+    let [mut cases, mut index, mut once] = [0; 3];
+    let mut r = Random::new(0x4e36);
+    // Threads and accesses; rows and blocks; tiles ahead and clusters.
+    for (of_thread, [rows, blocks], [ahead, clusters]) in [
+        ((32, 1), [1, 1], [0, 1]),
+        ((32, 2), [1, 1], [1, 2]),
+        ((64, 3), [2, 1], [0, 2]),
+        ((16, 2), [4, 1], [2, 1]),
+        ((256, 1), [1, 1], [0, 2]),
+        ((256, 2), [1, 1], [1, 1]),
+        ((256, 1), [2, 1], [3, 1]),
+        ((512, 1), [1, 1], [1, 2]),
+        ((64, 1), [1, 2], [0, 1]),
+        ((32, 2), [1, 4], [1, 1]),
+    ] {
+        let all = (of_thread.0 * of_thread.1 * blocks) as usize;
+        for (vectors, narrow) in [
+            (all, false),
+            (all - 1, true),
+            (all / 2 + 1, false),
+            (1, false),
+        ] {
+            for function in [RowFunction::RmsNorm, RowFunction::LayerNorm] {
+                for given in [[true, false], [false, true], [true, true]] {
+                    for has_residual in [false, true] {
+                        index += 1;
+                        // Neither the two functions nor the three sets of tensors repeat each fifth time.
+                        if !takes(5, index) {
+                            continue;
+                        }
+                        let is_once = r.one_in(2);
+                        let plan = |problem: &RowwiseProblem| {
+                            let operands = problem.operands();
+                            let narrower = if narrow { 4 } else { 1 };
+                            let plan = RowwisePlan {
+                                operands,
+                                vector: 128 / i64::from(operands.ty.bits()) / narrower,
+                                threads: of_thread.0,
+                                rows,
+                                accesses: of_thread.1,
+                                blocks,
+                                storage: RowStorage::Ahead {
+                                    rows: ahead,
+                                    clusters,
+                                },
+                                meets_once: is_once,
+                                keeps_weights: true,
+                            };
+                            RowwisePlan {
+                                meets_once: is_once && plan.check(Arch::Sm90a).is_ok(),
+                                ..plan
+                            }
+                        };
+                        let loads = |problem: &RowwiseProblem| RowwisePlan {
+                            storage: RowStorage::Registers,
+                            keeps_weights: false,
+                            ..plan(problem)
+                        };
+                        let at_once = (rows * clusters) as usize;
+                        let turns = [3 * at_once + 1, at_once, 1, 2 * at_once];
+                        let count = r.one(&turns);
+                        let given = [given[0], given[1], has_residual];
+                        let width = |most: usize| most / if narrow { 4 } else { 1 } * vectors;
+                        let ty = r.below(3_u64);
+                        let shape = [count, width(if ty == 0 { 4 } else { 8 })];
+                        match ty {
+                            0 => agree::<f32>(function, shape, given, &plan, &loads),
+                            1 => agree::<f16>(function, shape, given, &plan, &loads),
+                            _ => agree::<bf16>(function, shape, given, &plan, &loads),
+                        }
+                        once += usize::from(is_once);
+                        cases += 1;
+                    }
+                }
+            }
+        }
+    }
+    println!("law rowwise.kept_weights: {cases} cases");
+    assert!(once > 0 && once < cases, "{once} of {cases}");
+}
+
+/// Compares the bits of two plans of a norm, of the first one under several schedules.
+fn agree<T: GemmElement>(
+    function: RowFunction,
+    shape: [usize; 2],
+    given: [bool; 3],
+    plan: &dyn Fn(&RowwiseProblem) -> RowwisePlan,
+    other: &dyn Fn(&RowwiseProblem) -> RowwisePlan,
+) {
+    let what = format!("{function} {}, {shape:?}, {given:?}", T::TY);
+    let device = simulator(Arch::Sm90a, 0);
+    let want = norm_bits::<T>(&device, function, shape, given, other);
+    let want = want.unwrap_or_else(|why| panic!("{what}: {why}"));
+    let found = testing::in_every_schedule(Arch::Sm90a, 3, |device| {
+        norm_bits::<T>(device, function, shape, given, plan)
+    });
+    let found = found.unwrap_or_else(|why| panic!("{what}: {why}"));
+    let problem = RowwiseProblem::new(function, T::TY, shape.map(|n| n as i64));
+    assert!(found == want, "{what}: {}", plan(&problem));
+}
+
+/// A block that keeps the weight and the bias loads them once, and other ones for each row: the simulator counts as many bytes as the plan
+/// says.
+#[test]
+fn weights_are_loaded_once_for_each_block() -> Result<(), colex_gpu::Error> {
+    let device = simulator(Arch::Sm90a, 5);
+    let [rows, columns] = [12, 1024];
+    let x = device.zeros::<bf16>(rows * columns)?;
+    let [weight, bias] = [
+        device.zeros::<bf16>(columns)?,
+        device.zeros::<bf16>(columns)?,
+    ];
+    let mut y = device.poisoned::<bf16>(rows * columns)?;
+    let shape = (rows, columns);
+    let call = Rowwise::new(RowFunction::LayerNorm, &x.view(shape)?, &y.view_mut(shape)?);
+    let call = call
+        .weight(&weight.view(columns)?)
+        .bias(&bias.view(columns)?);
+    let of = |plan: RowwisePlan| -> Result<(i64, String), colex_gpu::Error> {
+        let call = call.prepare_with(|_, _| Ok(plan))?;
+        let reports = call.profile(&device)?;
+        let sectors: u64 = reports.iter().map(|report| report.sectors().0).sum();
+        let problem = call.problem().cloned().expect("there are rows");
+        Ok((32 * sectors as i64, plan.explain(&problem)))
+    };
+    let problem = call.problem()?.expect("there are rows");
+    let fastest = RowwisePlan::fastest(&problem, Arch::Sm90a)?;
+    for (ahead, of_block) in [(0, 1), (1, 1), (2, 1), (0, 2), (1, 2)] {
+        let kept = RowwisePlan {
+            threads: 64,
+            rows: of_block,
+            accesses: 2,
+            storage: RowStorage::Ahead {
+                rows: ahead,
+                clusters: 5,
+            },
+            keeps_weights: true,
+            ..fastest
+        };
+        let loads = RowwisePlan {
+            keeps_weights: false,
+            ..kept
+        };
+        let of_rows = (2 * 2 * rows * columns) as i64;
+        let of_weights = (2 * 2 * columns) as i64;
+        let (bytes, text) = of(kept)?;
+        assert_eq!(bytes, of_rows + 5 * of_block * of_weights, "{kept}");
+        let said = format!(
+            "all blocks load {} bytes of them, and {} without it.",
+            5 * of_block * of_weights,
+            12 * of_weights
+        );
+        assert!(text.contains(&said), "{text}");
+        assert_eq!(of(loads)?.0, of_rows + 12 * of_weights, "{loads}");
+    }
+    Ok(())
+}
+
+/// What a plan that keeps weights says, and what it refuses.
+#[test]
+fn plans_that_keep_weights_say_so_or_are_refused() -> Result<(), colex_gpu::Error> {
+    let problem = RowwiseProblem::new(RowFunction::LayerNorm, Ty::Bf16, [4096, 16384]);
+    let mut plan = RowwisePlan::fastest(&problem, Arch::Sm90a)?;
+    let without = plan;
+    plan.operands.given[2] = true;
+    plan.operands.given[3] = true;
+    for (ahead, clusters) in [(0, 264), (1, 264), (2, 132), (4, 132)] {
+        let kept = plan.keeping_weights(Arch::Sm90a, ahead)?;
+        let storage = RowStorage::Ahead {
+            rows: ahead,
+            clusters,
+        };
+        assert_eq!(kept.storage, storage);
+        let kernel = kept.build(Arch::Sm90a)?.kernel;
+        assert_eq!(kernel.min_blocks, Some(clusters as u32 / 132), "{kept}");
+    }
+    let kept = plan.keeping_weights(Arch::Sm90a, 0)?;
+    let two = RowwisePlan {
+        rows: 2,
+        threads: 256,
+        accesses: 8,
+        ..kept
+    };
+    let refused = |plan: RowwisePlan, arch| match plan.check(arch) {
+        Err(error) => error.to_string(),
+        Ok(()) => panic!("{plan} is accepted"),
+    };
+    assert!(two.check(Arch::Sm90a).is_ok());
+    let ahead = |rows| RowStorage::Ahead { rows, clusters: 1 };
+    let operands =
+        "the operands of the plan are `layer norm of bf16, x, weight, bias, y, rows of 1 mode`";
+    let mut softmax = RowwisePlan {
+        keeps_weights: true,
+        storage: ahead(1),
+        ..without
+    };
+    softmax.operands.function = RowFunction::Softmax;
+    let elsewhere = |storage| RowwisePlan { storage, ..kept };
+    let needs_ahead = format!(
+        "{operands}: blocks keep the weight and the bias that have one tile of rows in registers after the other"
+    );
+    for (plan, arch, why) in [
+        (
+            RowwisePlan {
+                keeps_weights: true,
+                storage: ahead(1),
+                ..without
+            },
+            Arch::Sm90a,
+            "the operands of the plan are `layer norm of bf16, x, y, rows of 1 mode`: shared memory keeps the weight and the bias of a \
+             norm that has one of them"
+                .to_string(),
+        ),
+        (
+            softmax,
+            Arch::Sm90a,
+            "the operands of the plan are `softmax of bf16, x, y, rows of 1 mode`: shared memory keeps the weight and the bias of a norm \
+             that has one of them"
+                .to_string(),
+        ),
+        (elsewhere(RowStorage::Registers), Arch::Sm90a, needs_ahead.clone()),
+        (elsewhere(PASSES), Arch::Sm90a, needs_ahead.clone()),
+        (
+            elsewhere(RowStorage::Divided {
+                held: 0,
+                kept: 1,
+                clusters: 1,
+            }),
+            Arch::Sm90a,
+            needs_ahead,
+        ),
+        (
+            kept,
+            Arch::Sm75,
+            "the plan's accesses go to shared memory by asynchronous copies: these take 4, 8 or 16 bytes, and architectures since sm_80 \
+             have them (this one is sm_75)"
+                .to_string(),
+        ),
+        (
+            RowwisePlan {
+                vector: 1,
+                ..kept
+            },
+            Arch::Sm90a,
+            "the plan's accesses go to shared memory by asynchronous copies: these take 4, 8 or 16 bytes, and architectures since sm_80 \
+             have them (this one is sm_90a)"
+                .to_string(),
+        ),
+        (
+            RowwisePlan {
+                storage: ahead(5),
+                ..kept
+            },
+            Arch::Sm90a,
+            "the plan asks for 237568 bytes of shared memory for rows and weights: the layer norm kernel takes at most 232448, 5120 fewer"
+                .to_string(),
+        ),
+        (
+            RowwisePlan {
+                storage: ahead(2),
+                ..two
+            },
+            Arch::Sm90a,
+            "the plan asks for 270336 bytes of shared memory for rows and weights: the layer norm kernel takes at most 232448, 37888 fewer"
+                .to_string(),
+        ),
+    ] {
+        assert_eq!(refused(plan, arch), why);
+    }
+    assert!(plan.keeping_weights(Arch::Sm90a, 5).is_err());
+    Ok(())
 }
 
 #[test]
@@ -1599,7 +1930,7 @@ fn refused_functions_of_rows_say_what_would_be_right() {
             (plan.threads, plan.rows, plan.storage) = (256, 1, RowStorage::Shifted);
             plan.meets_once = true;
         }));
-        found.push(planned(&|plan| plan.storage = ahead(0, 1)));
+        found.push(planned(&|plan| plan.storage = ahead(-1, 1)));
         found.push(planned(&|plan| plan.storage = ahead(1, 0)));
         found.push(planned(&|plan| plan.storage = ahead(64, 1)));
         found.push(planned(&|plan| {
@@ -1762,7 +2093,7 @@ fn refused_functions_of_rows_say_what_would_be_right() {
              more, a cluster or shifted rows exchange totals",
             "the operands of the plan are `layer norm of f32, x, y, rows of 1 mode`: warps of a layer norm meet once only if rows are \
              neither shifted nor taken in turn",
-            "the plan's number of tiles of rows ahead is 0: the softmax kernel takes 1 to 64",
+            "the plan's number of tiles of rows ahead is -1: the softmax kernel takes 0 to 64",
             "the plan's number of clusters is 0: the softmax kernel takes 1 to 4096",
             "the plan asks for 532480 bytes of shared memory for rows: the softmax kernel takes at most 232448, 300032 fewer",
             "the plan's number of chunks that are kept is 65: the softmax kernel takes 0 to 64",
@@ -1841,7 +2172,7 @@ fn nothing_is_done_for_views_without_elements() {
 #[test]
 fn law_a_plan_of_rows_that_the_check_accepts_is_built() {
     let mut r = Random::new(0x7011);
-    let [mut accepted, mut refused] = [0; 2];
+    let [mut accepted, mut refused, mut keeping] = [0; 3];
     let count = 20_000;
     for i in 0..count {
         let mut number = |usual: &[i64]| match r.below(25_u64) {
@@ -1893,7 +2224,7 @@ fn law_a_plan_of_rows_that_the_check_accepts_is_built() {
                     clusters: number(&[1, 14, 132]),
                 },
                 1 => RowStorage::Ahead {
-                    rows: number(&[1, 2, 3]),
+                    rows: number(&[0, 1, 2, 3]),
                     clusters: number(&[1, 14, 132]),
                 },
                 _ => RowStorage::Passes {
@@ -1901,7 +2232,16 @@ fn law_a_plan_of_rows_that_the_check_accepts_is_built() {
                 },
             },
             meets_once: number(&[0, 0, 1]) == 1,
+            keeps_weights: false,
         };
+        // Few other plans may keep weights.
+        plan.keeps_weights = match plan.storage {
+            RowStorage::Ahead { .. } => number(&[0, 1]) == 1,
+            _ => number(&[0, 0, 0, 0, 0, 0, 0, 1]) == 1,
+        };
+        if plan.keeps_weights && function.is_norm() {
+            plan.operands.given[number(&[2, 3]).clamp(2, 3) as usize] = true;
+        }
         if let Ok(fastest) = RowwisePlan::fastest(&problem, arch) {
             if number(&[0, 0, 1]) == 1 {
                 plan = fastest;
@@ -1922,8 +2262,9 @@ fn law_a_plan_of_rows_that_the_check_accepts_is_built() {
             Err(_) => refused += 1,
             Ok(()) => {
                 accepted += 1;
-                // Every plan is checked, and one accepted plan in 32 is built.
-                if accepted % 32 == 1
+                keeping += usize::from(plan.keeps_weights);
+                // Every plan is checked, and one accepted plan in 32 is built, and one in 4 of those that keep weights.
+                if (accepted % 32 == 1 || plan.keeps_weights && keeping % 4 == 1)
                     && let Err(error) = plan.build(arch)
                 {
                     panic!(
@@ -1933,7 +2274,10 @@ fn law_a_plan_of_rows_that_the_check_accepts_is_built() {
             }
         }
     }
-    println!("law rowwise.built: {count} cases, {accepted} accepted, {refused} refused");
+    println!(
+        "law rowwise.built: {count} cases, {accepted} accepted, {keeping} of them keep weights, {refused} refused"
+    );
+    assert!(keeping > 10, "only {keeping} plans keep weights");
     assert!(
         accepted > count / 50,
         "only {accepted} of {count} plans are accepted"

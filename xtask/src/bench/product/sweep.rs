@@ -101,8 +101,9 @@ pub(crate) struct Sweep {
     /// without `--random ..`, or `bench ranks FILE` with `--ranks ..` or `--timeline` wrote; nothing is measured.
     #[arg(long, requires = "svg", conflicts_with_all = ["shapes", "random"])]
     plot: Option<PathBuf>,
-    /// Measure only the groups with this text in their name, of the bench `reduce`; it may be given several times.
-    #[arg(long, requires = "name")]
+    /// Measure only what has this text in its name, of the benches `reduce`, `rows`, `long-rows`, `longest-rows` and `norms`, such as
+    /// `layer norm bf16, 4096 rows of 16384`; it may be given several times.
+    #[arg(long, requires = "name", conflicts_with = "of_shapes")]
     only: Vec<String>,
     /// Stop before the next shape after this number of seconds.
     #[arg(long)]
