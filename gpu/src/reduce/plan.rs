@@ -142,8 +142,20 @@ const HALF_BLOCKS: i64 = BLOCKS / 2;
 
 /// The plans measured fastest for such tensors on an H200, as fractions of a copy (gpu/PERFORMANCE.md). The model knows neither the
 /// time in which a block that ends leaves its multiprocessor without loads, nor that threads wait while they combine results.
-const NARROW_COLUMNS: [NarrowColumns; 5] = [
-    // Sums of 4096 columns: 0.923 of 64 MiB and 1.008 of 256 MiB; 0.925 and 1.007 by 64 threads and twice the blocks. Of 64 columns: 0.858.
+const NARROW_COLUMNS: [NarrowColumns; 6] = [
+    // Sums of 64 columns: 0.909 in clusters of two, 0.905 without, and 0.901 with registers for two blocks.
+    NarrowColumns {
+        suits: |function| function.is_sum(),
+        vectors: TALL_VECTORS,
+        threads: SHARING_THREADS,
+        along: 8,
+        accesses: 8,
+        prefetches: true,
+        blocks: HALF_BLOCKS,
+        cluster: 2,
+    },
+    // Sums of 4096 columns: 0.946 of 64 MiB and 1.015 of 256 MiB in clusters of four; 0.955 and 1.017 by 64 threads, twice the blocks and
+    // clusters of eight; 0.915 and 1.039 without clusters.
     NarrowColumns {
         suits: |function| function.is_sum(),
         vectors: i64::MAX,
@@ -152,9 +164,9 @@ const NARROW_COLUMNS: [NarrowColumns; 5] = [
         accesses: 8,
         prefetches: true,
         blocks: HALF_BLOCKS,
-        cluster: 1,
+        cluster: 4,
     },
-    // Arg-max of 64 columns: 0.697, and 0.611 by 8 threads along with 8 accesses, prefetched.
+    // Arg-max of 64 columns: 0.702, and 0.675 in clusters of two.
     NarrowColumns {
         suits: |function| function.is_index(),
         vectors: TALL_VECTORS,
@@ -165,7 +177,7 @@ const NARROW_COLUMNS: [NarrowColumns; 5] = [
         blocks: HALF_BLOCKS,
         cluster: 1,
     },
-    // Arg-max of 4096 columns: 0.771 of 64 MiB and 0.930 of 256 MiB; 0.709 and 0.909 by twice the threads and half the parts.
+    // Arg-max of 4096 columns: 0.774 of 64 MiB and 0.953 of 256 MiB; 0.774 and 0.948 in clusters of two.
     NarrowColumns {
         suits: |function| function.is_index(),
         vectors: i64::MAX,
@@ -176,7 +188,7 @@ const NARROW_COLUMNS: [NarrowColumns; 5] = [
         blocks: 2 * BLOCKS,
         cluster: 1,
     },
-    // Maxima of 64 columns: 0.861, and 0.843 with 8 accesses, prefetched.
+    // Maxima of 64 columns: 0.897 in clusters of two, 0.891 without, and 0.880 with registers for two blocks.
     NarrowColumns {
         suits: |_| true,
         vectors: TALL_VECTORS,
@@ -185,9 +197,9 @@ const NARROW_COLUMNS: [NarrowColumns; 5] = [
         accesses: 16,
         prefetches: false,
         blocks: HALF_BLOCKS,
-        cluster: 1,
+        cluster: 2,
     },
-    // Maxima of 4096 columns: 0.907 of 64 MiB and 1.004 of 256 MiB; 0.886 and 1.007 by twice the threads with 8 accesses, prefetched.
+    // Maxima of 4096 columns: 0.952 of 64 MiB and 1.016 of 256 MiB in clusters of eight, 0.911 and 1.029 without.
     NarrowColumns {
         suits: |_| true,
         vectors: i64::MAX,
@@ -196,7 +208,7 @@ const NARROW_COLUMNS: [NarrowColumns; 5] = [
         accesses: 16,
         prefetches: false,
         blocks: BLOCKS,
-        cluster: 1,
+        cluster: 8,
     },
 ];
 
@@ -376,7 +388,7 @@ impl ReducePlan {
     }
 
     /// Returns the plan of a call on a device of this architecture: that of [`fastest`](ReducePlan::fastest), in clusters where these were
-    /// measured to be faster. So far none were measured.
+    /// measured to be faster: sums and maxima of columns of 16 bits, from 64 MiB on.
     ///
     /// ```
     /// use colex_atom::{Arch, Ty};
@@ -384,7 +396,8 @@ impl ReducePlan {
     ///
     /// let problem = ReduceProblem::new(ReduceFunction::Sum, Ty::Bf16, &[8192, 4096], &[0])?;
     /// let plan = ReducePlan::fastest_on(&problem, Arch::Sm90a)?;
-    /// assert_eq!(plan, ReducePlan::fastest(&problem)?);
+    /// assert_eq!(plan, ReducePlan::fastest(&problem)?.in_clusters(4)); // each cluster has the four parts of a tile
+    /// assert_eq!(ReducePlan::fastest_on(&problem, Arch::Sm80)?, ReducePlan::fastest(&problem)?);
     /// # Ok::<(), colex_gpu::Error>(())
     /// ```
     ///
@@ -394,7 +407,17 @@ impl ReducePlan {
     pub fn fastest_on(problem: &ReduceProblem, arch: Arch) -> Result<ReducePlan, Error> {
         let plan = ReducePlan::fastest(problem)?;
         match NarrowColumns::of(problem, plan.vector) {
-            Some(of) if has_clusters(arch) => Ok(plan.in_clusters(of.cluster)),
+            Some(of) if has_clusters(arch) => {
+                let clusters = plan.in_clusters(of.cluster);
+                Ok(ReducePlan {
+                    // A cluster leaves one part in global memory: no thread needs registers for many.
+                    min_blocks: match clusters.cluster {
+                        1 => plan.min_blocks,
+                        _ => MIN_BLOCKS,
+                    },
+                    ..clusters
+                })
+            }
             _ => Ok(plan),
         }
     }

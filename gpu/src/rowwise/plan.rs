@@ -919,7 +919,8 @@ impl RowwisePlan {
         );
         let is_layer_norm = self.operands.function == RowFunction::LayerNorm;
         // 1024 threads have 64 registers each, in which ptxas spilled 88 bytes of one that meets once.
-        let has_registers = self.rows == 1 && self.threads < AHEAD_THREADS;
+        // With kept weights, warps that met twice were at 0.903 of a copy, and once at 0.900.
+        let has_registers = self.rows == 1 && self.threads < AHEAD_THREADS && !self.keeps_weights;
         let has_two_totals = self.has_powers() || is_layer_norm && is_held && has_registers;
         has_two_totals && self.vector > 1 && self.has_scratch()
     }
@@ -1149,11 +1150,15 @@ impl RowwisePlan {
         }
         // Two smaller blocks beside each other wait at their barriers in turn.
         let beside = if 2 * part <= AHEAD_BYTES { 2 } else { 1 };
-        // On an H200, a layer norm was the fastest with two rows beside each other in one block, another two ahead and warps that meet
-        // twice (0.893 and 0.897 of a copy). One row by 512 threads whose warps meet once was at 0.882 without a row ahead and at
+        // On an H200, a layer norm with a weight or a bias was the fastest with them in shared memory, one row by 512 threads and none ahead
+        // (0.903 of a copy; 0.855 with a row ahead, and 0.878 by two rows beside each other with another two ahead).
+        let keeps = beside == 2 && is_layer_norm && is_fast && blocks == 1;
+        let keeps = keeps && self.weights() > 0 && self.inputs() == 1;
+        // Without kept weights, it was with two rows beside each other in one block, another two ahead and warps that meet
+        // twice (0.893 and 0.897). One row by 512 threads whose warps meet once was at 0.882 without a row ahead and at
         // 0.886 with one; whose warps meet twice, at 0.58 and 0.88.
         let rows = match beside {
-            2 if is_layer_norm && is_fast && blocks == 1 => 2,
+            2 if is_layer_norm && is_fast && blocks == 1 && !keeps => 2,
             _ => 1,
         };
         let threads = AHEAD_THREADS / beside / rows;
@@ -1176,13 +1181,15 @@ impl RowwisePlan {
         let shared = Limits::of(arch).shared as i64 / beside - RESERVED;
         let slots = shared / (rows * plan.chunk() * size + 1);
         let multiprocessors = i64::from(Limits::of(arch).multiprocessors);
-        Some(RowwisePlan {
+        let plan = RowwisePlan {
             storage: RowStorage::Ahead {
                 rows: slots.clamp(1, most_ahead),
                 clusters: clusters_at_once(blocks, multiprocessors) * beside,
             },
             ..plan
-        })
+        };
+        let kept = keeps.then(|| plan.keeping_weights(arch, 0).ok()).flatten();
+        Some(kept.unwrap_or(plan))
     }
 
     /// The plan that reads the rows again.
