@@ -198,14 +198,14 @@ pub(super) const WITH_EPILOGUE: [Row; 24] = {
 };
 
 /// Plans for rows that tensor maps describe, of one product without an epilogue of the caller: two kernels for several widths, A and B as
-/// they are and swapped, in the places of those of the widest tile and of 128x160 swapped. They are measured where the elements of A, B
+/// they are and swapped, in the places of 128x256 and of 128x192, which are widths of theirs. They are measured where the elements of A, B
 /// and C have 16 bits, A and B are contiguous along K, and TMA stores C along N.
 pub(super) const IN_WIDTHS: [Row; 24] = {
     let mut rows = MAPPED;
     let widest = rows[0];
-    assert!(widest.tile[0] == 128 && widest.tile[1] == 256 && rows[4].tile[1] == 160);
+    assert!(widest.tile[1] == 256 && rows[1].tile[1] == 192);
     rows[0] = widest.in_widths();
-    rows[4] = widest.swapped().in_widths();
+    rows[1] = widest.swapped().in_widths();
     rows
 };
 
