@@ -1153,7 +1153,7 @@ impl RowwisePlan {
         // On an H200, a layer norm with a weight or a bias was the fastest with them in shared memory, one row by 512 threads and none ahead
         // (0.903 of a copy; 0.855 with a row ahead, and 0.878 by two rows beside each other with another two ahead).
         let keeps = beside == 2 && is_layer_norm && is_fast && blocks == 1;
-        let keeps = keeps && self.weights() > 0 && self.inputs() == 1;
+        let keeps = keeps && self.weights() > 0 && self.inputs() == 1 && self.vector > 1;
         // Without kept weights, it was with two rows beside each other in one block, another two ahead and warps that meet
         // twice (0.893 and 0.897). One row by 512 threads whose warps meet once was at 0.882 without a row ahead and at
         // 0.886 with one; whose warps meet twice, at 0.58 and 0.88.
