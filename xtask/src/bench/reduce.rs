@@ -434,7 +434,7 @@ fn group<T: GemmElement>(
         let Some(problem) = call.problem()? else {
             return Ok(());
         };
-        let chosen = ReducePlan::fastest(&problem)?;
+        let chosen = ReducePlan::fastest_on(&problem, device.arch())?;
         explained = chosen.to_string();
         let mut plans = vec![("default".to_string(), chosen)];
         plans.extend(beside(&chosen, &problem)?);
