@@ -427,8 +427,11 @@ fn every_plan_of_the_list_multiplies() {
         let [m, n] = if listed.swap { [n, m] } else { [m, n] };
         let odd = i64::from(listed.operands.vectors[0] == 1);
         let problem = GemmProblem::new(m / 2 + 3, n + 8 - odd, k * listed.cluster[2] + 40 - odd)
-            .major(Operand::C, [Major::First, Major::Second][i % 2])
-            // A kernel for several widths does not read C.
+            // A kernel for several widths stores whole vectors of C, and does not read it.
+            .major(
+                Operand::C,
+                [Major::First, Major::Second][if listed.columns == 0 { i % 2 } else { 1 }],
+            )
             .beta([0.0, f64::from(listed.columns == 0)][i / 2 % 2]);
         let options = SimOptions::default().seed(i as u64 + 1);
         let device = Device::simulator_with(Arch::Sm90a, options);
