@@ -1646,6 +1646,16 @@ mod tests {
         (GemmProblem::new(m, n, k), operands)
     }
 
+    /// The same problem as one of several: its list has no kernel for several widths, as when these products were measured.
+    fn of_several(m: i64, n: i64, k: i64) -> (GemmProblem, Operands) {
+        let (problem, operands) = aligned(m, n, k);
+        let problem = GemmProblem {
+            alone: false,
+            ..problem
+        };
+        (problem, operands)
+    }
+
     /// Plans begin early that can, of products below [`SHORT`] whose blocks do not crowd; the model counts [`h200::EARLY`] for it.
     /// Nothing else of a plan follows from it, so that kernels are as many as rows of the list.
     #[test]
@@ -1664,7 +1674,7 @@ mod tests {
             let [m, n, k] = extents;
             let (problem, operands) = aligned(m, n, k);
             let (problem, kept) = match cases % 2 {
-                0 => (problem, GemmPlan::candidates(operands, Arch::Sm90a)),
+                0 => (problem, GemmPlan::candidates_of_one(operands, Arch::Sm90a)),
                 _ => {
                     let problem = GemmProblem {
                         epilogue: Some(EpilogueWork::default()),
@@ -1758,7 +1768,7 @@ mod tests {
     #[test]
     fn law_the_choice_follows_the_rates_of_the_device() {
         let chosen = |machine: Machine| {
-            let (problem, operands) = aligned(8376, 1912, 824);
+            let (problem, operands) = of_several(8376, 1912, 824);
             choose(&problem, operands, Arch::Sm90a, machine).tile
         };
         assert_eq!(chosen(h200()), [128, 192, 64]);
@@ -2016,7 +2026,7 @@ mod tests {
     #[test]
     fn products_with_a_long_k_share_what_they_load() {
         let chosen = |m: i64, n: i64, k: i64| {
-            let (problem, operands) = aligned(m, n, k);
+            let (problem, operands) = of_several(m, n, k);
             let plan = choose(&problem, operands, Arch::Sm90a, h200());
             (plan.tile, plan.cluster, plan.split, plan.early)
         };
