@@ -111,7 +111,7 @@ impl GemmPlan {
         GemmPlan::listed(operands, arch, ListKind::WithEpilogue)
     }
 
-    /// Returns the plans that a call of one product without an epilogue chooses among: the [`candidates`](Self::candidates), with kernels for
+    /// Returns the plans of one product [alone](GemmProblem::alone), without an epilogue: the [`candidates`](Self::candidates), with kernels for
     /// [several widths](Self::columns) in the places of two of them where they are measured. Plans that differ in their columns alone have
     /// one kernel, and all of them have at most 24.
     ///
@@ -168,7 +168,7 @@ enum ListKind {
 impl ListKind {
     fn of(problem: &GemmProblem) -> ListKind {
         match problem.epilogue {
-            None if problem.alone && problem.batch == 1 => ListKind::One,
+            None if problem.alone && problem.batch == 1 && problem.n % 8 == 0 => ListKind::One,
             None => ListKind::Plain,
             Some(_) => ListKind::WithEpilogue,
         }
@@ -1674,7 +1674,7 @@ mod tests {
             let [m, n, k] = extents;
             let (problem, operands) = aligned(m, n, k);
             let (problem, kept) = match cases % 2 {
-                0 => (problem, GemmPlan::candidates_of_one(operands, Arch::Sm90a)),
+                0 => (problem, GemmPlan::candidates(operands, Arch::Sm90a)),
                 _ => {
                     let problem = GemmProblem {
                         epilogue: Some(EpilogueWork::default()),
