@@ -140,7 +140,7 @@ impl TensorKernel {
     }
 
     /// Returns the tensor map as [`tensor_map`](Self::tensor_map) does, with tiles of `extent` elements along the mode that
-    /// [`Builder::narrowed_map`] names.
+    /// [`Builder::narrowed_map`](crate::Builder::narrowed_map) names.
     ///
     /// ```
     /// # use colex_tensor::prelude::*;
