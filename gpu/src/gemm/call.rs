@@ -1132,6 +1132,11 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             }),
             keeps_sides: (self.epilogue.as_ref())
                 .is_some_and(|own| own.closures().next().is_some()),
+            alone: behind.is_empty()
+                && self.groups.is_none()
+                && self.lists.is_none()
+                && self.chunks.is_none()
+                && self.convolution.is_none(),
             ..problem
         };
         if self.epilogue.is_some() {

@@ -457,7 +457,9 @@ impl GemmPlan {
                 self.method
             ));
         }
-        self.limit("parts of K with several widths", self.split, 1)?;
+        if self.split > 1 && self.division != Division::SplitKFixup {
+            return refuse("it takes K whole, or the block that comes last adds the parts");
+        }
         let [along_m, _, along_k] = self.cluster;
         let what = "blocks along K of a cluster with several widths";
         self.limit(what, along_k, 1)?;

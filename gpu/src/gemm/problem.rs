@@ -118,8 +118,8 @@ pub struct GemmProblem {
     /// Whether a chosen plan keeps A and B in their places. In a swapped product, neighbouring columns of C belong to different threads,
     /// which a closure of the epilogue may need in one.
     pub keeps_sides: bool,
-    /// Whether the choice of a plan may take kernels for [several widths](crate::kernels::gemm::GemmPlan::columns), which compute one product
-    /// alone: without modes of a batch, groups, lists or chunks, and no convolution. Calls do not set it yet.
+    /// Whether the product is alone: its call has no modes of a batch, no groups, lists or chunks, and is no convolution. The choice of a
+    /// plan reads it: a kernel for [several widths](crate::kernels::gemm::GemmPlan::columns) computes one product.
     pub alone: bool,
 }
 
@@ -176,7 +176,7 @@ impl GemmProblem {
             compute: None,
             epilogue: None,
             keeps_sides: false,
-            alone: false,
+            alone: true,
         }
     }
 

@@ -650,12 +650,17 @@ pub(crate) fn most_beside(plan: &GemmPlan) -> i64 {
     (2..=most).rev().find(fits).unwrap_or(1)
 }
 
+/// The bytes of shared memory of a stage.
+pub(crate) fn stage_bytes(plan: &GemmPlan) -> i64 {
+    let [m, n, k] = plan.tile;
+    let columns = n.saturating_mul(plan.operands.right_factors());
+    let elements = m.saturating_add(columns).saturating_mul(k);
+    elements.saturating_mul(i64::from(plan.operands.ab.bits())) / 8
+}
+
 /// The bytes of shared memory of a number of stages and of the epilogue.
 pub(crate) fn tile_bytes(plan: &GemmPlan, stages: i64) -> i64 {
-    let [m, n, k] = plan.tile;
-    let columns = n * plan.operands.right_factors();
-    let stage = (m + columns) * k * i64::from(plan.operands.ab.bits()) / 8;
-    stage * stages + shared_bytes(&plan.stored())
+    stage_bytes(plan) * stages + shared_bytes(&plan.stored())
 }
 
 /// The registers of a consumer's thread that are free beside its accumulators and addresses.

@@ -178,6 +178,9 @@ pub(super) const MAPPED: [Row; 24] = [
     hopper([128, 128, 16], 2),
 ];
 
+/// The stages of the kernels for several widths, for which the widest tiles leave room.
+const STAGES_IN_WIDTHS: i64 = 4;
+
 /// The place of the row of [`MAPPED`] that gives way where C has an epilogue of the caller: 192x96x64 with A and B swapped, whose gain is
 /// measured without one.
 const GIVES_WAY: usize = 5;
@@ -197,15 +200,20 @@ pub(super) const WITH_EPILOGUE: [Row; 24] = {
     rows
 };
 
-/// Plans for rows that tensor maps describe, of one product without an epilogue of the caller: two kernels for several widths, A and B as
-/// they are and swapped, in the places of 128x256 and of 128x192, which are widths of theirs. They are measured where the elements of A, B
-/// and C have 16 bits, A and B are contiguous along K, and TMA stores C along N.
+/// Plans for rows that tensor maps describe, of one product without an epilogue of the caller: four kernels for several widths, of 128
+/// rows and of 192, with A and B as they are and swapped. The rows that give way have tiles that are widths of these, but for 192x96x64
+/// with A and B swapped, whose place 128x256x64 with K whole keeps. They are measured where the elements of A, B and C have 16 bits, A and B
+/// are contiguous along K, and TMA stores C along N.
 pub(super) const IN_WIDTHS: [Row; 24] = {
     let mut rows = MAPPED;
     let widest = rows[0];
     assert!(widest.tile[1] == 256 && rows[1].tile[1] == 192);
-    rows[0] = widest.in_widths();
-    rows[1] = widest.swapped().in_widths();
+    assert!(rows[3].tile[1] == 160 && rows[4].tile[1] == 160);
+    let wide = hopper([192, 192, 64], 3).cluster([1, 2, 1]).halved();
+    rows[1] = widest.in_widths();
+    rows[3] = wide.in_widths();
+    rows[4] = widest.swapped().halved().in_widths();
+    rows[GIVES_WAY] = wide.swapped().in_widths();
     rows
 };
 
@@ -296,6 +304,8 @@ impl Row {
             // Stages that are filled through registers hide nothing.
             GemmMethod::Ampere => 2,
             GemmMethod::Gemv => 1,
+            // They store C in 16 bits, in narrower parts where the stages take the room.
+            _ if self.has_widths => STAGES_IN_WIDTHS,
             _ => stages(&plan.launched(), i64::from(Limits::of(arch).shared)),
         };
         GemmPlan {

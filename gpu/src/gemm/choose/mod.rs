@@ -111,8 +111,8 @@ impl GemmPlan {
         GemmPlan::listed(operands, arch, ListKind::WithEpilogue)
     }
 
-    /// Returns the plans of one product [alone](GemmProblem::alone), without an epilogue: the [`candidates`](Self::candidates), with kernels for
-    /// [several widths](Self::columns) in the places of two of them where they are measured. Plans that differ in their columns alone have
+    /// Returns the plans that a call of one product without an epilogue chooses among: the [`candidates`](Self::candidates), with kernels for
+    /// [several widths](Self::columns) in the places of four of them where they are measured. Plans that differ in their columns alone have
     /// one kernel, and all of them have at most 24.
     ///
     /// ```
@@ -123,8 +123,8 @@ impl GemmPlan {
     /// let majors = [Major::Second; 3];
     /// let operands = Operands { ab: Ty::Bf16, c: Ty::Bf16, majors, vectors: [8; 3], beta: false, gated: false };
     /// let plans = GemmPlan::candidates_of_one(operands, Arch::Sm90a);
-    /// let columns = plans.iter().filter(|plan| !plan.swap && plan.columns != 0).map(|plan| plan.columns);
-    /// assert!(columns.eq((144..=256).rev().step_by(16)));
+    /// let of_128_rows = plans.iter().filter(|plan| plan.tile[0] == 128 && !plan.swap && plan.columns != 0);
+    /// assert!(of_128_rows.map(|plan| plan.columns).eq((144..=256).rev().step_by(16)));
     /// ```
     pub fn candidates_of_one(operands: Operands, arch: Arch) -> Vec<GemmPlan> {
         GemmPlan::listed(operands, arch, ListKind::One)
@@ -168,7 +168,7 @@ enum ListKind {
 impl ListKind {
     fn of(problem: &GemmProblem) -> ListKind {
         match problem.epilogue {
-            None if problem.alone && problem.batch == 1 && problem.n % 8 == 0 => ListKind::One,
+            None if problem.alone && problem.batch == 1 => ListKind::One,
             None => ListKind::Plain,
             Some(_) => ListKind::WithEpilogue,
         }
@@ -1674,7 +1674,7 @@ mod tests {
             let [m, n, k] = extents;
             let (problem, operands) = aligned(m, n, k);
             let (problem, kept) = match cases % 2 {
-                0 => (problem, GemmPlan::candidates(operands, Arch::Sm90a)),
+                0 => (problem, GemmPlan::candidates_of_one(operands, Arch::Sm90a)),
                 _ => {
                     let problem = GemmProblem {
                         epilogue: Some(EpilogueWork::default()),
@@ -2154,6 +2154,11 @@ mod tests {
             let whole = choose_whole(&problem, operands, arch, h200());
             assert_eq!(whole.workspace(&problem), 0, "{problem}, {operands:?}");
             choose_invariant(&problem, operands, arch, h200());
+            // What a call builds of each plan that suits: its vectors are narrower where they are no parts of the extents.
+            for (_, plan) in &sorted {
+                let built = plan.narrowed(&problem).check_kernel(arch);
+                assert!(built.is_ok(), "{plan}, {problem}, {operands:?}: {built:?}");
+            }
             if takes_hopper(operands.ab, arch) {
                 packing(&problem, operands, arch, h200());
             }

@@ -9,10 +9,11 @@ use crate::gemm::batch::BatchForm;
 use crate::gemm::groups::tiles::Span;
 use crate::gemm::operand::boxed_layout;
 use crate::gemm::plan::{GemmPlan, WIDTH};
-use crate::gemm::sm90::{WARPGROUP_THREADS, owner_name};
+use crate::gemm::sm90::{BESIDE_TILES, WARPGROUP_THREADS, owner_name, stage_bytes};
 use crate::kernels::Major;
-use colex_atom::Reduction;
+use colex_atom::{Arch, Reduction};
 use colex_ir::FenceKind;
+use colex_ir::launch::Limits;
 use colex_layout::{ComposedLayout, Layout};
 use colex_sched::pipeline::Schedule;
 use colex_tensor::{
@@ -77,15 +78,30 @@ pub(crate) struct Staged {
 }
 
 /// Columns of a part: a power of two that divides the tile's, of 32 to 128 bytes. None if there is none. Beside more than 128 sums, a
-/// thread has registers for what a part of 64 bytes takes.
+/// thread has registers for what a part of 64 bytes takes. Where the stages leave too little shared memory for a part, it is a narrower one.
 pub(crate) fn columns(plan: &GemmPlan) -> Option<i64> {
     let bits = i64::from(plan.operands.c.bits());
     let columns = plan.tile[1] / plan.cluster[2];
     let sums = plan.tile[0].saturating_mul(plan.tile[1]) / i64::from(WARPGROUP_THREADS);
     let is_narrow = plan.consumer_groups() > 1 && sums > plan.warps[0].saturating_mul(128);
     let widths = [128, 64, 32].into_iter().skip(usize::from(is_narrow));
-    let widths = widths.map(|bytes| bytes * 8 / bits);
-    widths.into_iter().find(|width| columns % width == 0)
+    let mut widths = widths
+        .map(|bytes| bytes * 8 / bits)
+        .filter(|width| columns % width == 0)
+        .peekable();
+    let widest = widths.peek().copied();
+    let room = i64::from(Limits::of(Arch::Sm90a).shared) - BESIDE_TILES;
+    let room = room.saturating_sub(plan.stages.saturating_mul(stage_bytes(plan)));
+    let is_fitting = |width: &i64| buffer_bytes(plan, *width) <= room;
+    widths.find(is_fitting).or(widest)
+}
+
+/// The bytes of the buffers in shared memory of parts of `width` columns.
+fn buffer_bytes(plan: &GemmPlan, width: i64) -> i64 {
+    let rows = BUFFERS
+        .saturating_mul(ROWS)
+        .saturating_mul(plan.consumer_groups());
+    rows.saturating_mul(width * i64::from(plan.operands.c.bits()) / 8)
 }
 
 /// The buffers of a warpgroup where a tensor of the epilogue is brought to them: as many as have room in `bytes` bytes beside
@@ -102,11 +118,8 @@ pub(crate) fn landing_buffers(plan: &GemmPlan, bytes: i64) -> i64 {
 
 /// The bytes of the buffers in shared memory.
 pub(crate) fn shared_bytes(plan: &GemmPlan) -> i64 {
-    let bits = i64::from(plan.operands.c.bits());
     let columns = columns(plan).filter(|_| plan.stages_c());
-    columns.map_or(0, |n| {
-        BUFFERS * ROWS * plan.consumer_groups() * n * bits / 8
-    })
+    columns.map_or(0, |width| buffer_bytes(plan, width))
 }
 
 impl StorePath {

@@ -73,7 +73,7 @@ fn ordered(problem: GemmProblem, bits: usize) -> GemmProblem {
         .major(Operand::C, major(2))
 }
 
-/// Every width of four widest tiles, of one consumer and of two, with clusters along each mode and both, of a part of a tile, of one and of several, with K
+/// Every width of six widest tiles, of one to three consumers, with K whole and in two parts, with clusters along each mode and both, of a part of a tile, of one and of several, with K
 /// that ends within a step, in every order of the matrices, with exchanged operands, early and in order, by both schedules, as the asynchronous work comes first, last or at random.
 #[test]
 fn law_every_width_multiplies() {
@@ -83,6 +83,7 @@ fn law_every_width_multiplies() {
         ([128, 128, 64], Cooperative),
         ([64, 128, 64], Pingpong),
         ([128, 256, 64], Cooperative),
+        ([192, 96, 32], Cooperative),
     ];
     let clusters = [[1, 1, 1], [2, 1, 1], [1, 2, 1], [2, 2, 1]];
     let mut count = 0;
@@ -110,6 +111,8 @@ fn law_every_width_multiplies() {
                             };
                             if schedule == Pingpong {
                                 plan.warps = [1, 1];
+                            } else if k > 2 * bk {
+                                (plan.split, plan.division) = (2, Division::SplitKFixup);
                             }
                         });
                     assert_eq!(
@@ -200,15 +203,25 @@ fn law_widths_have_the_bits_of_one_width() {
         let [bm, bn, bk] = tile;
         for columns in widths(bn) {
             let extents = [bm + 24, 2 * columns + 20, 4 * bk + 8];
+            let (split, division) = match columns / 16 % 2 {
+                0 => (1, Division::SplitK),
+                _ => (2, Division::SplitKFixup),
+            };
             let one = bits(&device(0), extents, |plan| {
                 *plan = GemmPlan {
                     columns: 0,
+                    split,
+                    division,
                     ..narrowed(plan, [bm, columns, bk], cluster, columns)
                 };
             });
             for seed in 0..3 {
                 let found = bits(&device(seed), extents, |plan| {
-                    *plan = narrowed(plan, tile, cluster, columns);
+                    *plan = GemmPlan {
+                        split,
+                        division,
+                        ..narrowed(plan, tile, cluster, columns)
+                    };
                 });
                 assert!(found == one, "{tile:?} of {columns} columns, seed {seed}");
                 count += 1;
@@ -380,14 +393,19 @@ fn widths_have_limits() {
         by(|plan| (plan.tile[1], plan.cluster) = (248, [1; 3])),
         "the plan's widest tile along N is 248: the Hopper kernel takes 16 to 256, in multiples of 16"
     );
-    assert_eq!(
-        by(|plan| plan.split = 2),
-        "the plan asks for 2 parts of K with several widths: the Hopper kernel takes at most 1, 1 fewer"
-    );
-    assert_eq!(
-        by(|plan| (plan.split, plan.division) = (2, Division::SplitKFixup)),
-        "the plan asks for 2 parts of K with several widths: the Hopper kernel takes at most 1, 1 fewer"
-    );
+    for division in [Division::SplitK, Division::StreamK] {
+        let found = said(GemmMethod::Hopper, |plan| {
+            *plan = GemmPlan {
+                split: 2,
+                division,
+                ..narrowed(plan, [128, 256, 64], [2, 1, 1], 176)
+            };
+        });
+        assert_eq!(
+            found,
+            "the plan's kernel has several widths: it takes K whole, or the block that comes last adds the parts"
+        );
+    }
     assert_eq!(
         by(|plan| plan.cluster = [1, 1, 2]),
         "the plan asks for 2 blocks along K of a cluster with several widths: the Hopper kernel takes at most 1, 1 fewer"
