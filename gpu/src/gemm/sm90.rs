@@ -1481,37 +1481,30 @@ impl WarpSpecializedKernel<'_> {
         width: &Index,
         mainloop: &dyn Fn(&mut Builder, Option<&TiledMma>),
     ) {
-        let all = self.plan.tile[1];
-        let narrower: Vec<i64> = self.narrower.keys().copied().collect();
-        let ends = |k: &mut Builder, narrow: Option<&TiledMma>| {
-            mainloop(k, narrow);
-            k.wgmma_wait(0);
-        };
+        let narrower = self.narrower.keys().copied();
+        let widths: Vec<i64> = narrower.chain([self.plan.tile[1]]).collect();
+        debug_assert!(widths.is_sorted());
+        // By halves, so that a tile takes few comparisons.
         fn chosen(
             k: &mut Builder,
             (width, widths): (&Index, &[i64]),
             body: &dyn Fn(&mut Builder, i64),
-            whole: &dyn Fn(&mut Builder),
         ) {
-            match widths {
-                [] => whole(k),
-                [first, rest @ ..] => {
-                    let is_it = k.equal(width, &(*first).into());
-                    k.if_else(
-                        is_it,
-                        |k| body(k, *first),
-                        |k| chosen(k, (width, rest), body, whole),
-                    );
-                }
+            let (low, high) = widths.split_at(widths.len() / 2);
+            if low.is_empty() {
+                return high.iter().for_each(|width| body(k, *width));
             }
+            let is_low = k.less(width, &high[0].into());
+            k.if_else(
+                is_low,
+                |k| chosen(k, (width, low), body),
+                |k| chosen(k, (width, high), body),
+            );
         }
-        debug_assert!(narrower.iter().all(|width| *width < all));
-        chosen(
-            k,
-            (width, &narrower),
-            &|k, width| ends(k, self.narrower.get(&width)),
-            &|k| ends(k, None),
-        );
+        chosen(k, (width, &widths), &|k, width| {
+            mainloop(k, self.narrower.get(&width));
+            k.wgmma_wait(0);
+        });
     }
 
     /// The multiple at which a box of tensor maps may begin along K: of 16 bytes, if that is the contiguous mode of a factor.
@@ -1703,6 +1696,7 @@ impl WarpSpecializedKernel<'_> {
             let part = TilePart {
                 number: &item.part,
                 rank: &self.rank,
+                columns: self.width.as_ref(),
             };
             if let Some(fixup) = &fixup {
                 // While the last products run.

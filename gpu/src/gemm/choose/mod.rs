@@ -369,6 +369,8 @@ mod h200 {
     /// Clocks more for each tile of a kernel for several widths: the median of 90 shapes on an H200, of tiles of 192 columns beside a kernel
     /// of that width alone.
     pub(super) const WIDTHS: f64 = 190.0;
+    /// Microseconds more where a block of such a kernel adds two parts: the median of five products on an H200 by tiles of 192x192.
+    pub(super) const WIDTHS_IN_PARTS: f64 = 3.5;
     /// Clocks of an epilogue, and for each element that a block stores: by TMA, and by threads in pairs and one by one.
     pub(super) const EPILOGUE: [f64; 4] = [164.0, 0.0541, 0.4, 0.993];
     /// The same in pairs and one by one where threads load, of tiles of which a multiprocessor may run several; and the times more for
@@ -378,6 +380,9 @@ mod h200 {
     /// The clocks more for each element by TMA where the rows of a tile are no whole lines of 128 bytes: blocks write to
     /// one line.
     pub(super) const PARTS_OF_LINES: f64 = 0.0842;
+    /// The same in a kernel for several widths, where the rows of a tile are whole lines, but it is stored in parts of 64 bytes: two products
+    /// of a short K by tiles of 192x192 on an H200.
+    pub(super) const HALF_LINES: f64 = 0.045;
     /// The same where the rows of C begin within sectors of 32 bytes: each 128 bytes of a row take five sectors, and not four.
     pub(super) const WITHIN_SECTORS: f64 = 0.0175;
     /// Instructions of an epilogue's formulas that a multiprocessor issues in a clock, each for one element; and the clocks of one that
@@ -443,7 +448,15 @@ impl GemmPlan {
                 ..*self
             };
             let mut cost = narrow.cost(problem, machine);
-            cost.epilogue += h200::WIDTHS / machine.clocks;
+            let mut clocks = h200::WIDTHS;
+            let line = n * i64::from(self.operands.c.bits());
+            if !self.swap && line % 1024 == 0 && self.has_short_parts() {
+                clocks += h200::HALF_LINES * (m * n) as f64;
+            }
+            cost.epilogue += clocks / machine.clocks;
+            if self.divided_tiles(problem) > 0 {
+                cost.parts += h200::WIDTHS_IN_PARTS;
+            }
             return cost;
         }
         let (problem, _) = self.seen(problem);

@@ -18,7 +18,7 @@ use colex_layout::Layout;
 use colex_tensor::{Builder, Cond, Expr, Fragment, Index, Tensor};
 
 use super::split_sum::SplitSum;
-use crate::gemm::plan::{GemmPlan, MOST_FIXUP};
+use crate::gemm::plan::{GemmPlan, MOST_FIXUP, WIDTH};
 use crate::gemm::sm90::WARPGROUP_THREADS;
 
 /// What a warpgroup adds to the word when its accumulators are in the workspace: more than the parts of a tile.
@@ -35,6 +35,8 @@ pub(crate) struct Fixup {
     groups: i64,
     /// Whether every tile that is divided has two parts, of which one is in the workspace.
     has_two: bool,
+    /// The columns of the widest tile.
+    widest: i64,
 }
 
 /// The words as a consumer's thread uses them.
@@ -56,6 +58,8 @@ pub(crate) struct TilePart<'a> {
     /// Its number among the parts of all clusters' tiles that are divided.
     pub(crate) number: &'a Index,
     pub(crate) rank: &'a Index,
+    /// The columns of the tile, where the launch decides the width.
+    pub(crate) columns: Option<&'a Index>,
 }
 
 fn word() -> Access {
@@ -72,6 +76,7 @@ impl Fixup {
             last: k.shared_tensor(Ty::U32, line.to_static()),
             groups,
             has_two: plan.split == 2,
+            widest: plan.tile[1],
         }
     }
 
@@ -159,10 +164,37 @@ impl ThreadFixup<'_> {
         k.condition(Expr::from(&left).equals(0))
     }
 
+    /// For each of 16 columns of the widest tile, whether the tile has them.
+    fn columns(&self, k: &mut Builder, part: &TilePart<'_>) -> Vec<Cond> {
+        let Some(columns) = part.columns else {
+            return Vec::new();
+        };
+        let steps = (0..self.of.widest).step_by(WIDTH as usize);
+        let is_there = steps.map(|first| {
+            // Every tile has more than half of the columns of the widest.
+            if 2 * first <= self.of.widest {
+                Cond::Known(true)
+            } else {
+                k.less(&first.into(), columns)
+            }
+        });
+        is_there.collect()
+    }
+
+    /// Whether the tile has the columns of a thread's vector: the vectors of 8 columns each lie side by side for each instruction along M.
+    fn has(&self, columns: &[Cond], vector: usize) -> Cond {
+        let of_row = (self.of.widest / 8) as usize;
+        let step = vector % of_row / (WIDTH / 8) as usize;
+        columns.get(step).copied().unwrap_or(Cond::Known(true))
+    }
+
     /// Writes the accumulators of a warpgroup that is not the last, and tells it.
     pub(crate) fn give(&self, k: &mut Builder, sums: &[Fragment], part: &TilePart<'_>) {
         let place = self.place(part);
-        self.sum.keep(k, sums, &self.thread, (&place, part.rank));
+        let columns = self.columns(k, part);
+        let is_kept = |vector: usize| self.has(&columns, vector);
+        let at = (&place, part.rank);
+        self.sum.keep_where(k, sums, &self.thread, (at, &is_kept));
         self.sync(k);
         k.if_(self.leads, |k| {
             let address = self.word(k, part);
@@ -207,23 +239,30 @@ impl ThreadFixup<'_> {
     /// Adds the other one of two parts. A sum of two numbers is the same in both orders.
     fn add_other(&self, k: &mut Builder, sums: &[Fragment], part: &TilePart<'_>) {
         let place = self.place(part);
-        let other = self.sum.address(k, (&place, part.rank), &self.thread);
+        let address = self.sum.address(k, (&place, part.rank), &self.thread);
         let access = Access::new(Space::Global, self.sum.ty());
         let vectors = self.sum.vectors(sums);
-        k.emit(|ir| {
-            for some in vectors.chunks(self.in_flight as usize) {
-                let loads = some.iter().map(|(offset, _)| {
-                    let at = Address::from(other).at(*offset);
-                    ir.load_vector(access, SplitSum::VECTOR as usize, at)
+        let columns = self.columns(k, part);
+        let numbered: Vec<_> = vectors.iter().enumerate().collect();
+        for some in numbered.chunks(self.in_flight as usize) {
+            let mut loaded = Vec::new();
+            for (number, (offset, own)) in some {
+                let is_there = self.has(&columns, *number);
+                let ty = self.sum.ty();
+                let other = k.emit(|ir| ir.regs(ty.register(), own.len()));
+                k.where_(is_there, |ir| {
+                    ir.load_to(access, &other, Address::from(address).at(*offset));
                 });
-                let loaded: Vec<Vec<Reg>> = loads.collect();
-                for ((_, own), other) in some.iter().zip(loaded) {
+                loaded.push((is_there, other));
+            }
+            for ((_, (_, own)), (is_there, other)) in some.iter().zip(loaded) {
+                k.where_(is_there, |ir| {
                     for (d, x) in own.iter().zip(other) {
                         ir.binary_to(BinaryOp::Add, self.sum.ty(), *d, *d, x);
                     }
-                }
+                });
             }
-        });
+        }
     }
 
     /// The sums of all parts in their order, some vectors after the others. In the place of its own part, a thread adds what it has.

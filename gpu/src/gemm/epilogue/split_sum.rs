@@ -15,7 +15,7 @@
 use colex_atom::Arch;
 use colex_ir::{Access, Address, BinaryOp, KernelBuilder, Reg, Space, Type};
 use colex_layout::Layout;
-use colex_tensor::{AtThread, Builder, Error, Expr, Fragment, Index, Tensor, TensorKernel};
+use colex_tensor::{AtThread, Builder, Cond, Error, Expr, Fragment, Index, Tensor, TensorKernel};
 use colex_tiled::Operand;
 
 use super::convert::{sum_register, sum_type};
@@ -205,14 +205,24 @@ impl SplitSum {
         thread: &Index,
         at: (&Index, &Index),
     ) {
+        self.keep_where(k, sums, thread, (at, &|_| Cond::Known(true)));
+    }
+
+    /// Writes the vectors of a thread's sums for which `is_kept` holds, by their numbers.
+    pub(crate) fn keep_where(
+        &self,
+        k: &mut Builder,
+        sums: &[Fragment],
+        thread: &Index,
+        (at, is_kept): ((&Index, &Index), &dyn Fn(usize) -> Cond),
+    ) {
         let own = self.address(k, at, thread);
-        let vectors = self.vectors(sums);
-        k.emit(|ir| {
-            for (offset, vector) in &vectors {
+        for (number, (offset, vector)) in self.vectors(sums).iter().enumerate() {
+            k.where_(is_kept(number), |ir| {
                 let at = Address::from(own).at(*offset);
                 ir.store_vector(Access::new(Space::Global, self.ty), at, vector);
-            }
-        });
+            });
+        }
     }
 
     /// The vectors of a thread's sums, those of each right factor, with their bytes behind the first.
