@@ -812,7 +812,8 @@ fn products() -> Result<Vec<Sample>, Error> {
     let lists = [(Ty::Bf16, 8), (Ty::Bf16, 1), (Ty::Tf32, 4), (Ty::S8, 16)];
     let plans = lists.into_iter().flat_map(|(ty, n)| listed_plans(ty, n));
     // All widths have the kernel of the widest.
-    let plans = plans.filter(|plan| [0, plan.tile[1]].contains(&plan.columns));
+    let is_widest = |plan: &GemmPlan| [0, plan.tile[1]].contains(&plan.columns);
+    let plans = plans.filter(is_widest);
     let in_order = |plan: GemmPlan| {
         let late = GemmPlan {
             early: false,
@@ -827,15 +828,19 @@ fn products() -> Result<Vec<Sample>, Error> {
     }
     let in_parts = listed_plans(Ty::Bf16, 8).into_iter();
     // Two parts that a block adds have another kernel than more.
-    let otherwise = in_parts.filter(|plan| plan.split > 1).flat_map(|plan| {
+    let in_parts = in_parts.filter(|plan| plan.split > 1 && is_widest(plan));
+    let otherwise = in_parts.flat_map(|plan| {
         use Division::{SplitKFixup, StreamK};
-        [(StreamK, plan.split), (SplitKFixup, 2), (SplitKFixup, 3)].map(|(division, split)| {
-            GemmPlan {
-                division,
-                split,
-                ..plan
-            }
-        })
+        let of = move |(division, split)| GemmPlan {
+            division,
+            split,
+            ..plan
+        };
+        let all = [(SplitKFixup, 2), (SplitKFixup, 3), (StreamK, plan.split)];
+        // A kernel for several widths is none of stream-K.
+        all.into_iter()
+            .filter(move |(division, _)| plan.columns == 0 || *division == SplitKFixup)
+            .map(of)
     });
     for plan in otherwise {
         all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, 255));
