@@ -22,6 +22,10 @@ const OPS: [BinaryOp; 7] = {
     [Add, Mul, Max, Min, And, Or, Xor]
 };
 
+/// The operations that return NaN where an element is NaN, and the types that have them.
+const NAN_OPS: [BinaryOp; 2] = [BinaryOp::MaxNan, BinaryOp::MinNan];
+const NAN_TYPES: [Ty; 3] = [Ty::F32, Ty::F16, Ty::Bf16];
+
 /// What a thread computes of its elements by an operation: the results, one after the other.
 pub type Body<'a> = &'a dyn Fn(&mut Builder, BinaryOp, &Fragment) -> Vec<Fragment>;
 
@@ -178,6 +182,16 @@ pub fn run(
     Ok([by_thread(&found, count), by_thread(&given, n)])
 }
 
+/// The same numbers, some of them NaN, for an operation that returns NaN where an element is NaN.
+fn with_nan(op: BinaryOp, ty: Ty, number: impl Fn(i64) -> u64) -> impl Fn(i64) -> u64 {
+    move |i| match FloatFormat::of(ty) {
+        Some(of) if NAN_OPS.contains(&op) && i * 7919 % 101 == 7 => {
+            of.encode(f64::NAN, colex_atom::Rounding::Nearest)
+        }
+        _ => number(i),
+    }
+}
+
 /// Small numbers other than 0, as bits.
 fn small(ty: Ty, seed: u64) -> impl Fn(i64) -> u64 {
     move |i| {
@@ -196,7 +210,9 @@ fn small(ty: Ty, seed: u64) -> impl Fn(i64) -> u64 {
 fn cases() -> impl Iterator<Item = (BinaryOp, Ty)> {
     let all = TYPES.into_iter().flat_map(|ty| OPS.map(|op| (op, ty)));
     let is_bitwise = |op: &BinaryOp| matches!(op, BinaryOp::And | BinaryOp::Or | BinaryOp::Xor);
-    all.filter(move |(op, ty)| ty.is_integer() || !is_bitwise(op))
+    let all = all.filter(move |(op, ty)| ty.is_integer() || !is_bitwise(op));
+    let of_nan = NAN_TYPES.into_iter();
+    all.chain(of_nan.flat_map(|ty| NAN_OPS.map(|op| (op, ty))))
 }
 
 /// Returns an operation on the bits of two elements, on the host.
@@ -250,7 +266,7 @@ pub fn check_all(device: &Device) -> Result<usize, String> {
                 "{op} of {ty}{what}: {found:x?}, not {expected:x?} ({held:?}, mode {mode})"
             ))
         };
-        let numbers = || small(ty, i as u64);
+        let numbers = || with_nan(op, ty, small(ty, i as u64));
         let [found, given] = run(device, (op, ty), held.extents(), numbers(), &own)?;
         let of: Vec<Vec<u64>> = given.iter().map(|given| held.own(given)).collect();
         let lanes: Vec<Vec<u64>> = of
@@ -317,8 +333,8 @@ fn neutral(op: BinaryOp, ty: Ty) -> u64 {
         (_, Some(of)) => {
             let number = match op {
                 BinaryOp::Mul => 1.0,
-                BinaryOp::Max => f64::NEG_INFINITY,
-                BinaryOp::Min => f64::INFINITY,
+                BinaryOp::Max | BinaryOp::MaxNan => f64::NEG_INFINITY,
+                BinaryOp::Min | BinaryOp::MinNan => f64::INFINITY,
                 _ => -0.0,
             };
             of.encode(number, colex_atom::Rounding::Nearest)
@@ -370,7 +386,7 @@ pub fn scans(device: &Device) -> Result<usize, String> {
             let (before, _) = k.scan_block(op, &x, true);
             vec![own, before, all]
         };
-        let numbers = small(ty, i as u64);
+        let numbers = with_nan(op, ty, small(ty, i as u64));
         let [found, given] = run(device, (op, ty), held.extents(), numbers, &body)?;
         let of: Vec<Vec<u64>> = given.iter().map(|given| held.own(given)).collect();
         let threads = held.threads as usize;
@@ -557,6 +573,17 @@ pub fn along(device: &Device) -> Result<usize, String> {
             cases.push(((r.one(all), ty), partition(&mut r), mode));
         }
     }
+    for (j, ty) in NAN_TYPES.into_iter().enumerate() {
+        for mode in 0..2 {
+            for (i, (threads, values, tile, block)) in TILES.into_iter().enumerate() {
+                let [threads, values] =
+                    [threads, values].map(|text| text.parse().expect("a layout"));
+                let op = NAN_OPS[(i + j + mode) % 2];
+                cases.push(((op, ty), (threads, values, tile, block), mode));
+            }
+            cases.push(((r.one(&NAN_OPS), ty), partition(&mut r), mode));
+        }
+    }
     let mut count = 0;
     for ((op, ty), partition, mode) in cases {
         let done = along_one(device, (op, ty), &partition, mode);
@@ -608,6 +635,7 @@ fn along_one(
             None => x as u64 & (u64::MAX >> (64 - ty.bits())),
         }
     };
+    let number = with_nan(op, ty, number);
     let given: Vec<u64> = (0..tile[0] * tile[1]).map(number).collect();
     let buffers = [
         upload(device, ty, &given)?,
@@ -635,7 +663,10 @@ fn along_one(
         let expected = fold(line, &f);
         // Sums of these are exact, and the order decides the sign of a zero.
         let alike = match FloatFormat::of(ty) {
-            Some(of) => of.decode(*own) == of.decode(expected),
+            Some(of) => {
+                let [own, expected] = [*own, expected].map(|x| of.decode(x));
+                own == expected || own.is_nan() && expected.is_nan()
+            }
             None => *own == expected,
         };
         if !alike {

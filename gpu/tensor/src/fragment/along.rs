@@ -122,6 +122,9 @@ impl Builder {
     /// threads: `x` has an element for each of `part`. Every thread holds the results of the lines that it has elements of, in
     /// the places of these elements, so that an expression broadcasts them back.
     ///
+    /// Elements of 16 bits stay two in a register where a thread has one element of each line: half the registers go through the
+    /// shuffles and shared memory, and one instruction combines two pairs where the architecture has it.
+    ///
     /// The order is fixed: the elements of a thread ascend along the mode; then come the lanes of a warp, which share a line at
     /// XOR distances, the least first; then the warps in their order, through shared memory. All threads of the block must
     /// execute it; where several warps share a line it has two barriers (`bar.sync 0`).
@@ -212,7 +215,14 @@ impl Builder {
         let count = lines.elements.len() as i64;
         let all = self.new_fragment(x.ty, &Layout::column_major(count)?.to_static())?;
         self.clear(&all);
-        for (line, elements) in (0..).zip(&lines.elements) {
+        let is_single = lines.elements.iter().all(|line| line.len() == 1);
+        if is_single {
+            // Elements that share a register stay in it.
+            let all = all.under(Layout::column_major(x.layout.shape())?.to_static());
+            self.assigned("reduce_along", &all, &x.into())?;
+        }
+        let several = if is_single { &[] } else { &lines.elements[..] };
+        for (line, elements) in (0..).zip(several) {
             let mut own = elements.iter().map(|e| element(x, *e as i64));
             let first = own.next().transpose()?.expect("a line has an element");
             let total = self.map(first);

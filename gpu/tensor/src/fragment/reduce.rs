@@ -61,8 +61,8 @@ fn identity(op: BinaryOp, ty: Ty) -> Expr {
     };
     match op {
         BinaryOp::Mul => Expr::from(1),
-        BinaryOp::Max => ends(false),
-        BinaryOp::Min => ends(true),
+        BinaryOp::Max | BinaryOp::MaxNan => ends(false),
+        BinaryOp::Min | BinaryOp::MinNan => ends(true),
         // All bits.
         BinaryOp::And => integer(if range(ty).0 < 0 { -1 } else { range(ty).1 }),
         // Adding it changes no number, not even -0.
@@ -78,7 +78,8 @@ impl Builder {
     /// Reduces along mode `mode` of the shape of `x` in each thread, in ascending order. The result has extent 1 along the
     /// mode, so that an expression broadcasts it back.
     ///
-    /// `op` is `Add`, `Mul`, `Max` or `Min`, and of integers also `And`, `Or` or `Xor`.
+    /// `op` is `Add`, `Mul`, `Max` or `Min`, of integers also `And`, `Or` or `Xor`, and of floats of 32 and 16 bits also `MaxNan` or `MinNan`,
+    /// which return NaN if an element is NaN.
     ///
     /// ```
     /// # use colex_tensor::prelude::*;
@@ -689,17 +690,18 @@ impl Builder {
 
 /// Refuses what is no reduction of a type.
 pub(super) fn check_op(operation: &'static str, op: BinaryOp, ty: Ty) -> Result<(), ErrorKind> {
-    let is_bitwise = matches!(op, BinaryOp::And | BinaryOp::Or | BinaryOp::Xor);
-    let exists = matches!(
-        op,
-        BinaryOp::Add | BinaryOp::Mul | BinaryOp::Max | BinaryOp::Min
-    ) || is_bitwise && ty.is_integer();
+    let exists = match op {
+        BinaryOp::Add | BinaryOp::Mul | BinaryOp::Max | BinaryOp::Min => true,
+        BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => ty.is_integer(),
+        BinaryOp::MaxNan | BinaryOp::MinNan => !ty.is_integer() && ty != Ty::F64,
+        _ => false,
+    };
     if exists && super::expr::has_arithmetic(ty) {
         return Ok(());
     }
     let why = format!(
-        "{} of {ty}; add, mul, max and min reduce numbers, and, or and xor integers, and `.to(Ty::F32)` converts what has no \
-         arithmetic",
+        "{} of {ty}; add, mul, max and min reduce numbers, and, or and xor integers, max.NaN and min.NaN floats of 32 and 16 bits, \
+         and `.to(Ty::F32)` converts what has no arithmetic",
         op.ptx()
     );
     Err(ErrorKind::operands(operation, why))

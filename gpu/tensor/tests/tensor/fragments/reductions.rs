@@ -56,9 +56,24 @@ fn wrong_reductions_are_refused() {
         |call: fn(&mut Builder, Fragment)| refused(Builder::new("k", Arch::Sm80, 32), scene, call);
     assert_eq!(
         said(|k, x| drop(k.reduce(BinaryOp::Xor, &x, 0))),
-        "reduce: xor of f32; add, mul, max and min reduce numbers, and, or and xor integers, and `.to(Ty::F32)` converts what \
-         has no arithmetic"
+        "reduce: xor of f32; add, mul, max and min reduce numbers, and, or and xor integers, max.NaN and min.NaN floats of 32 and \
+         16 bits, and `.to(Ty::F32)` converts what has no arithmetic"
     );
+    for ty in [Ty::F64, Ty::S32] {
+        let scene = move |k: &mut Builder| {
+            let x = k.fragment(ty, "_4:_1");
+            k.clear(&x);
+            x
+        };
+        let said = refused(Builder::new("k", Arch::Sm80, 32), scene, |k, x| {
+            drop(k.reduce_all(BinaryOp::MaxNan, &x));
+        });
+        let ty = ty.to_string();
+        assert!(
+            said.starts_with(&format!("reduce_all: max.NaN of {ty}; add,")),
+            "{said}"
+        );
+    }
     assert_eq!(
         said(|k, x| drop(k.reduce(BinaryOp::Add, &x, 1))),
         "reduce: mode 1 of _4:_1, which has 1"
@@ -125,8 +140,8 @@ fn every_reduction_refuses_other_operations_and_parts_of_warps() {
         assert_eq!(
             refused(k, scene, |k, x| call(k, &x)),
             format!(
-                "{name}: shl of s32; add, mul, max and min reduce numbers, and, or and xor integers, and `.to(Ty::F32)` converts \
-                 what has no arithmetic"
+                "{name}: shl of s32; add, mul, max and min reduce numbers, and, or and xor integers, max.NaN and min.NaN floats of \
+                 32 and 16 bits, and `.to(Ty::F32)` converts what has no arithmetic"
             )
         );
     }
