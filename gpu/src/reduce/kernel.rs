@@ -1,12 +1,13 @@
 //! The kernel of a plan: each thread takes vectors of the inner mode into what it carries, then the threads of a result are
 //! combined.
 //!
-//! A sum is carried as it is, and a maximum of floats of 16 bits in their type, two in a register, where the architecture has the packed
-//! instruction. A maximum is combined over threads as a *key*: an integer that is ordered as the floats are, with
-//! NaN at the end where it wins. That of an arg-max has the index in its lower half, so that the lower index wins among equals.
+//! A sum is carried as it is, and so is a maximum of floats of 16 bits, two in a register, where the architecture has the packed
+//! instruction: threads, blocks of a cluster and parts are combined by the same instruction. Other maxima are combined over threads as
+//! *keys*: integers that are ordered as the floats are, with NaN at the end where it wins. That of an arg-max has the index in its lower
+//! half, so that the lower index wins among equals.
 
 use colex_atom::{Arch, CopyAtom, Ty};
-use colex_ir::BinaryOp::{self, Add, Max, Min};
+use colex_ir::BinaryOp::{self, Add, Max, MaxNan, Min, MinNan};
 use colex_ir::{
     Access, Address, AtomicOp, ClusterOrder, Order, Scope, Space, Sync as Synchronise, Type,
 };
@@ -210,7 +211,7 @@ fn meeting(k: &mut Builder, plan: &ReducePlan) -> Result<Option<ClusterParts>, E
     };
     let meeting = ClusterParts {
         rank: k.cluster_rank(cluster),
-        slots: k.shared_tensor(key_ty(&plan.operands), slots.to_static()),
+        slots: k.shared_tensor(slot_ty(plan), slots.to_static()),
         place,
     };
     // A block must have begun before others write into its shared memory.
@@ -223,14 +224,19 @@ fn arrive_at_cluster(k: &mut Builder, order: ClusterOrder) {
     k.emit(|ir| ir.push(Synchronise::ClusterArrive { order }));
 }
 
-/// The type of what is combined over threads: sums, or keys.
-pub(super) fn key_ty(operands: &ReduceOperands) -> Ty {
-    if operands.function.is_index() {
+/// The type of what is combined over the blocks of a cluster: sums, best elements, or keys. A register goes there as a whole, so a single
+/// element of 16 bits goes as `f32`.
+pub(super) fn slot_ty(plan: &ReducePlan) -> Ty {
+    let ReduceOperands { function, ty, .. } = plan.operands;
+    let [_, results] = plan.results_of_threads();
+    if function.is_index() {
         Ty::S64
-    } else if operands.function.is_sum() && !operands.ty.is_integer() {
-        Ty::F32
-    } else {
+    } else if function.is_best() && ty.bits() == 16 && results > 1 {
+        ty
+    } else if ty.is_integer() || function.is_best() && ty.bits() == 32 {
         Ty::S32
+    } else {
+        Ty::F32
     }
 }
 
@@ -275,6 +281,9 @@ fn loaded(
     at: impl Fn(i64) -> Elements,
 ) -> Fragment {
     let line = Layout::column_major(count).expect("a vector has elements");
+    if count == at_once {
+        return k.gather(&at(0)).with_layout(line.to_static());
+    }
     let all = k.fragment(ty, line.to_static());
     for place in (0..count).step_by(at_once as usize) {
         let x = k.gather(&at(place));
@@ -321,6 +330,11 @@ impl ReduceKernel<'_> {
         self.plan.operands.function
     }
 
+    /// Whether the best elements are floats of 16 bits that stay two in a register until they are stored.
+    fn is_packed(&self) -> bool {
+        self.has_nan && self.function().is_best() && self.operands().ty.bits() == 16
+    }
+
     /// The operation that combines keys.
     fn best(&self) -> BinaryOp {
         if self.function().is_largest() {
@@ -330,12 +344,14 @@ impl ReduceKernel<'_> {
         }
     }
 
-    /// The operation that combines what threads carry.
+    /// The operation that combines sums, keys, or floats in pairs.
     fn op(&self) -> BinaryOp {
-        if self.function().is_sum() {
-            Add
-        } else {
-            self.best()
+        match self.function() {
+            function if function.is_sum() => Add,
+            ReduceFunction::Max if self.is_packed() => MaxNan,
+            ReduceFunction::Min if self.is_packed() => MinNan,
+            // A number comes before a NaN.
+            _ => self.best(),
         }
     }
 
@@ -355,7 +371,7 @@ impl ReduceKernel<'_> {
             .expect("a vector has elements")
             .to_static();
         let wide = self.wide();
-        let is_best = wide == Ty::F32 && !self.function().is_sum() && !self.function().is_index();
+        let is_best = wide == Ty::F32 && self.function().is_best();
         let held = if is_best && self.has_nan {
             self.operands().ty
         } else {
@@ -662,7 +678,7 @@ impl ReduceKernel<'_> {
         edge(k, &edges[1]);
     }
 
-    /// What is combined over threads: the sums, or the keys.
+    /// What is combined over threads: the sums, the best elements in pairs, or the keys.
     fn keys(&self, k: &mut Builder, carry: &Carry) -> Fragment {
         let is_largest = self.function().is_largest();
         let ordered = |k: &mut Builder, best: &Fragment| {
@@ -677,6 +693,7 @@ impl ReduceKernel<'_> {
         };
         match carry {
             Carry::One(acc) => acc.clone(),
+            Carry::Best(best) if self.is_packed() => best.clone(),
             Carry::Best(best) => {
                 let wide = k.map(Expr::from(best).to(Ty::F32));
                 let key = ordered(k, &wide);
@@ -709,6 +726,12 @@ impl ReduceKernel<'_> {
         let Some(meeting) = &self.meeting else {
             return self.store_shared(k, &all, [inner, tile], writes);
         };
+        let slot_ty = slot_ty(self.plan);
+        let all = if all.ty() == slot_ty {
+            all
+        } else {
+            k.map(Expr::from(&all).to(slot_ty))
+        };
         let all = self.met(k, meeting, &all, &writes);
         let is_first = k.equal(&meeting.rank, &0.into());
         k.if_(is_first, |k| {
@@ -733,7 +756,7 @@ impl ReduceKernel<'_> {
         self.store(k, &all, inner, &(writes & is_last));
     }
 
-    /// The sums, or the keys, of a cluster, in the threads of its first block that write; in other blocks those of the block.
+    /// The sums, best elements or keys of a cluster, in the threads of its first block that write; in other blocks those of the block.
     ///
     /// The first wait is for the arrival at the beginning of the kernel, so that the first block has begun, or for that after the tile
     /// before. The barrier of the cluster between the stores and the loads releases and acquires.
@@ -759,7 +782,8 @@ impl ReduceKernel<'_> {
             k.emit(|ir| {
                 let first = ir.mapa(own.regs()[0], 0);
                 let to = Address::from(ir.add(Type::U32, first, before));
-                for (i, regs) in (0..).zip(all.regs().chunks(at_once as usize)) {
+                let regs = all.regs().chunks((at_once / all.packed()) as usize);
+                for (i, regs) in (0..).zip(regs) {
                     let access = Access::new(Space::Cluster, Type::untyped(regs[0].ty));
                     ir.store_vector(access, to.at(i * WIDEST), regs);
                 }
@@ -785,12 +809,17 @@ impl ReduceKernel<'_> {
         total
     }
 
-    /// The sums, or the keys, of all threads that share a result, which lie as those of the elements in the kernel `of`.
+    /// The sums, best elements or keys of all threads that share a result, which lie as those of the elements in the kernel `of`.
     fn combined(&self, k: &mut Builder, carry: &Carry, of: &ReduceKernel<'_>) -> Fragment {
         let mut all = self.keys(k, carry);
         let op = self.op();
         let keeps = self.operands().keeps_inner;
         if !keeps {
+            while self.is_packed() && all.layout().size() > 2 {
+                let half = all.layout().size() / 2;
+                let [low, high] = [all.values(0, half), all.values(half, half)];
+                all = k.map(Expr::binary(op, &low, &high));
+            }
             all = k.reduce_all(op, &all);
         }
         if let Some(lanes) = of.lanes(k) {
@@ -823,7 +852,7 @@ impl ReduceKernel<'_> {
         Expr::from(&before).equals(last)
     }
 
-    /// The sums, or the keys, of all parts, in the block that comes last. The threads that share a result have every `n`-th part each.
+    /// The sums, best elements or keys of all parts, in the block that comes last. The threads that share a result have every `n`-th part each.
     fn joined(
         &self,
         k: &mut Builder,
@@ -917,6 +946,15 @@ impl ReduceKernel<'_> {
         Some(copy.at(&thread).partition_src(&tile)) // (CPY, CPY_M, CPY_N, CPY_K)
     }
 
+    /// The sums, or the best elements, which keys are no longer.
+    fn numbers(&self, k: &mut Builder, all: &Fragment) -> Fragment {
+        if self.function().is_sum() || all.ty() != Ty::S32 || self.wide() != Ty::F32 {
+            return all.clone();
+        }
+        let key = k.map(turned(&Expr::from(all)));
+        bits_as(k, &key, Ty::F32)
+    }
+
     /// Makes the results of what was combined, and stores them.
     fn store(&self, k: &mut Builder, all: &Fragment, inner: &Index, writes: &Mask) {
         let function = self.function();
@@ -946,13 +984,11 @@ impl ReduceKernel<'_> {
             }
             return;
         }
-        let number = if function.is_sum() || self.wide() != Ty::F32 {
-            all.clone()
-        } else {
-            let key = k.map(turned(&Expr::from(all)));
-            bits_as(k, &key, Ty::F32)
-        };
-        let mut result = Expr::from(&number);
+        let mut result = Expr::from(&self.numbers(k, all));
+        if function.is_best() && all.ty() != Ty::S32 {
+            // Adding 0 makes one zero of both.
+            result = result + 0.0;
+        }
         if let Some(count) = &self.count {
             result = result / count;
         }
@@ -965,12 +1001,11 @@ impl ReduceKernel<'_> {
 
     /// Stores what the block leaves of its results: the sums, or the best elements.
     fn put_part(&self, k: &mut Builder, to: &Tensor, all: &Fragment, inner: &Index, writes: &Mask) {
-        let number = if self.function().is_sum() || all.ty() != Ty::S32 || self.wide() != Ty::F32 {
-            all.clone()
-        } else {
-            let key = k.map(turned(&Expr::from(all)));
-            bits_as(k, &key, Ty::F32)
-        };
+        let mut number = self.numbers(k, all);
+        let ty = self.function().part_ty(self.operands().ty);
+        if number.ty() != ty {
+            number = k.map(Expr::from(&number).to(ty));
+        }
         let stored = if self.joint.is_none() {
             self.operands().stored
         } else if self.operands().keeps_inner {

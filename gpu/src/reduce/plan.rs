@@ -376,8 +376,10 @@ impl ReducePlan {
         }
         // No more parts than make the turns of a part as few.
         let parts = div_up(turns, div_up(turns, parts));
-        // Registers, so that a thread of the block that comes last asks for all its parts at once.
-        let part = plan.vector * i64::from(problem.function.part_ty(problem.ty).bits()) / 8;
+        // Registers, so that a thread of the block that comes last asks for all its parts at once. Parts of 16 bits count as those of 32:
+        // without a number of blocks, ptxas gives maxima of 64 columns 32 registers on sm_80, and their accesses alone need 64.
+        let bits = i64::from(problem.function.part_ty(problem.ty).bits());
+        let part = plan.vector * bits.max(32) / 8;
         let holds = is_half && div_up(parts, plan.across) * part > PARTS_BYTES;
         let min_blocks = if holds { 2 } else { MIN_BLOCKS };
         Some(ReducePlan {
@@ -1077,7 +1079,7 @@ impl ReducePlan {
                 "a cluster adds the parts of its blocks only if the block that comes last adds those of the clusters",
             );
         }
-        let bytes = i64::from(kernel::key_ty(&self.operands).bits()) / 8;
+        let bytes = i64::from(kernel::slot_ty(self).bits()) / 8;
         let [threads, results] = self.results_of_threads();
         let bytes = product([self.cluster - 1, threads, results, bytes]);
         let what = "number of bytes of parts in shared memory";

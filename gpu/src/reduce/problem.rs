@@ -83,11 +83,18 @@ impl ReduceFunction {
         )
     }
 
-    /// Returns the type of the numbers that several blocks leave for one result.
+    /// Returns whether it is one of the elements, or the size of one, and no index.
+    pub(crate) fn is_best(self) -> bool {
+        !self.is_sum() && !self.is_index()
+    }
+
+    /// Returns the type of the numbers that several blocks leave for one result. A best element has the type of the elements, which loses
+    /// nothing.
     pub(crate) fn part_ty(self, ty: Ty) -> Ty {
         match self {
             _ if self.is_index() => Ty::S64,
             _ if ty.is_integer() => Ty::S32,
+            _ if self.is_best() => ty,
             _ => Ty::F32,
         }
     }

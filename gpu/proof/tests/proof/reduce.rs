@@ -234,6 +234,55 @@ fn words(infinity: u16, [rows, middle, columns]: [usize; 3]) -> Vec<u16> {
 /// The bits of the results, and the indices.
 type Best = (Vec<u64>, Vec<i32>);
 
+/// What plans of the best differ in.
+#[derive(Clone, Copy, Default)]
+struct BestPlan {
+    /// The threads across where the inner mode is kept, or that of the default: 4 are in a warp, 16 in several.
+    across: i64,
+    parts: i64,
+    /// Whether a second kernel combines the parts.
+    is_second: bool,
+    cluster: i64,
+    prefetches: bool,
+}
+
+/// Such plans of an architecture.
+fn best_plans(arch: Arch) -> Vec<BestPlan> {
+    let plan = BestPlan {
+        across: 4,
+        parts: 1,
+        cluster: 1,
+        ..BestPlan::default()
+    };
+    let of_parts = |parts, cluster| BestPlan {
+        parts,
+        cluster,
+        ..plan
+    };
+    let mut all = vec![
+        plan,
+        of_parts(3, 1),
+        BestPlan {
+            across: 16,
+            ..of_parts(3, 1)
+        },
+        BestPlan {
+            is_second: true,
+            ..of_parts(3, 1)
+        },
+    ];
+    for plan in [plan, of_parts(3, 1)] {
+        all.push(BestPlan {
+            prefetches: true,
+            ..plan
+        });
+    }
+    if arch >= Arch::Sm90a {
+        all.extend([of_parts(4, 4), of_parts(4, 2)]);
+    }
+    all
+}
+
 /// The bits of the results of a function of the best along modes of a tensor, and the indices, by some plans of an architecture.
 fn best_of<T: GemmElement>(
     arch: Arch,
@@ -250,7 +299,7 @@ fn best_of<T: GemmElement>(
     });
     let results = shape.iter().product::<i64>() as usize;
     let mut all = Vec::new();
-    for (parts, prefetches) in [(1, false), (1, true), (3, false), (3, true)] {
+    for best in best_plans(arch) {
         let found = testing::in_every_schedule(arch, 2, |device| {
             let from = device.upload(x)?;
             let from = from.view(extents.map(|extent| extent as i64))?;
@@ -266,17 +315,22 @@ fn best_of<T: GemmElement>(
             let call = call.prepare_with(|problem| {
                 let plan = ReducePlan::fastest(problem)?;
                 let keeps_inner = plan.operands.keeps_inner;
-                let across = if keeps_inner { 4 } else { plan.across };
+                let across = if keeps_inner {
+                    best.across
+                } else {
+                    plan.across
+                };
                 let along = if keeps_inner { 8 } else { plan.along };
                 Ok(ReducePlan {
-                    rows: plan.rows.max(32 / (across * along)),
+                    rows: (plan.rows.max(32 / (across * along))).min(512 / (across * along)),
                     across,
                     along,
                     accesses: 2,
-                    parts,
-                    last_adds: true,
+                    parts: best.parts,
+                    last_adds: !best.is_second,
+                    cluster: best.cluster,
                     parts_inner: plan.turns_inner,
-                    prefetches: prefetches && !plan.turns_inner,
+                    prefetches: best.prefetches && !plan.turns_inner,
                     ..plan
                 })
             })?;
@@ -291,11 +345,22 @@ fn best_of<T: GemmElement>(
 }
 
 /// Ampere and Hopper compare floats of 16 bits in pairs by one instruction, and other architectures one by one in f32: maxima, minima,
-/// sizes, indices and values have the same bits, of NaN, infinities, subnormals and zeros of both signs.
+/// sizes, indices and values have the same bits, of NaN, infinities, subnormals and zeros of both signs, also by threads of several warps,
+/// in parts that the last block or a second kernel combines, and in clusters.
 #[test]
 fn law_pairs_have_the_bits_of_single_elements() {
     fn check<T: GemmElement>(infinity: u16, of_bits: fn(u16) -> T) -> usize {
-        let extents = [37, 3, 24];
+        // Vectors of eight elements along the inner mode, and of one.
+        [[37, 3, 24], [37, 2, 9]]
+            .map(|extents| check_of(infinity, of_bits, extents))
+            .iter()
+            .sum()
+    }
+    fn check_of<T: GemmElement>(
+        infinity: u16,
+        of_bits: fn(u16) -> T,
+        extents: [usize; 3],
+    ) -> usize {
         let x: Vec<T> = words(infinity, extents).into_iter().map(of_bits).collect();
         let mut cases = 0;
         for function in [
@@ -309,21 +374,23 @@ fn law_pairs_have_the_bits_of_single_elements() {
                 if function.is_index() && modes.len() > 1 {
                     continue;
                 }
-                let of = |arch| best_of(arch, &x, extents, (function, modes));
-                let single = of(Arch::Sm70).unwrap_or_else(|why| panic!("{function}: {why}"));
-                assert!(
-                    single.iter().all(|found| *found == single[0]),
-                    "{function} along {modes:?}"
-                );
-                for arch in [Arch::Sm80, Arch::Sm90a] {
-                    let pairs = of(arch).unwrap_or_else(|why| panic!("{function}: {why}"));
-                    assert_eq!(
-                        pairs,
-                        single,
-                        "{function} of {} along {modes:?}, {arch}",
-                        T::TY
-                    );
-                    cases += pairs.len();
+                let of = |arch| {
+                    let found = best_of(arch, &x, extents, (function, modes));
+                    found.unwrap_or_else(|why| panic!("{function} along {modes:?}, {arch}: {why}"))
+                };
+                let archs = [Arch::Sm70, Arch::Sm80, Arch::Sm90a];
+                let all = archs.map(|arch| (arch, of(arch)));
+                let (_, single) = &all[0];
+                for (arch, found) in &all {
+                    for (plan, found) in found.iter().enumerate() {
+                        assert_eq!(
+                            found,
+                            &single[0],
+                            "{function} of {} of {extents:?} along {modes:?}, {arch}, plan {plan}",
+                            T::TY
+                        );
+                    }
+                    cases += found.len();
                 }
             }
         }
