@@ -852,7 +852,8 @@ impl ReduceKernel<'_> {
         Expr::from(&before).equals(last)
     }
 
-    /// The sums, best elements or keys of all parts, in the block that comes last. The threads that share a result have every `n`-th part each.
+    /// The sums, best elements or keys of all parts, in the block that comes last. The threads that share a result have every `n`-th part
+    /// each.
     fn joined(
         &self,
         k: &mut Builder,
