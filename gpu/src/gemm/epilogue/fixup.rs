@@ -164,35 +164,24 @@ impl ThreadFixup<'_> {
         k.condition(Expr::from(&left).equals(0))
     }
 
-    /// For each of 16 columns of the widest tile, whether the tile has them.
-    fn columns(&self, k: &mut Builder, part: &TilePart<'_>) -> Vec<Cond> {
-        let Some(columns) = part.columns else {
-            return Vec::new();
-        };
-        let steps = (0..self.of.widest).step_by(WIDTH as usize);
-        let is_there = steps.map(|first| {
-            // Every tile has more than half of the columns of the widest.
-            if 2 * first <= self.of.widest {
-                Cond::Known(true)
-            } else {
-                k.less(&first.into(), columns)
-            }
-        });
-        is_there.collect()
-    }
-
     /// Whether the tile has the columns of a thread's vector: the vectors of 8 columns each lie side by side for each instruction along M.
-    fn has(&self, columns: &[Cond], vector: usize) -> Cond {
-        let of_row = (self.of.widest / 8) as usize;
-        let step = vector % of_row / (WIDTH / 8) as usize;
-        columns.get(step).copied().unwrap_or(Cond::Known(true))
+    /// The answer is asked for where it is used, since there are few predicates.
+    fn has(&self, k: &mut Builder, part: &TilePart<'_>, vector: usize) -> Cond {
+        let Some(columns) = part.columns else {
+            return Cond::Known(true);
+        };
+        let first = vector as i64 * 8 % self.of.widest / WIDTH * WIDTH;
+        // Every tile has more than half of the columns of the widest.
+        if 2 * first <= self.of.widest {
+            return Cond::Known(true);
+        }
+        k.less(&first.into(), columns)
     }
 
     /// Writes the accumulators of a warpgroup that is not the last, and tells it.
     pub(crate) fn give(&self, k: &mut Builder, sums: &[Fragment], part: &TilePart<'_>) {
         let place = self.place(part);
-        let columns = self.columns(k, part);
-        let is_kept = |vector: usize| self.has(&columns, vector);
+        let is_kept = |k: &mut Builder, vector: usize| self.has(k, part, vector);
         let at = (&place, part.rank);
         self.sum.keep_where(k, sums, &self.thread, (at, &is_kept));
         self.sync(k);
@@ -241,27 +230,32 @@ impl ThreadFixup<'_> {
         let place = self.place(part);
         let address = self.sum.address(k, (&place, part.rank), &self.thread);
         let access = Access::new(Space::Global, self.sum.ty());
-        let vectors = self.sum.vectors(sums);
-        let columns = self.columns(k, part);
+        let (vectors, ty) = (self.sum.vectors(sums), self.sum.ty());
         let numbered: Vec<_> = vectors.iter().enumerate().collect();
         for some in numbered.chunks(self.in_flight as usize) {
             let mut loaded = Vec::new();
             for (number, (offset, own)) in some {
-                let is_there = self.has(&columns, *number);
-                let ty = self.sum.ty();
-                let other = k.emit(|ir| ir.regs(ty.register(), own.len()));
+                let is_there = self.has(k, part, *number);
+                let other = k.emit(|ir| {
+                    let other = ir.regs(ty.register(), own.len());
+                    if is_there != Cond::Known(true) {
+                        let neutral = self.sum.neutral();
+                        other.iter().for_each(|d| ir.mov_to(*d, neutral));
+                    }
+                    other
+                });
                 k.where_(is_there, |ir| {
                     ir.load_to(access, &other, Address::from(address).at(*offset));
                 });
-                loaded.push((is_there, other));
+                loaded.push(other);
             }
-            for ((_, (_, own)), (is_there, other)) in some.iter().zip(loaded) {
-                k.where_(is_there, |ir| {
+            k.emit(|ir| {
+                for ((_, (_, own)), other) in some.iter().zip(loaded) {
                     for (d, x) in own.iter().zip(other) {
-                        ir.binary_to(BinaryOp::Add, self.sum.ty(), *d, *d, x);
+                        ir.binary_to(BinaryOp::Add, ty, *d, *d, x);
                     }
-                });
-            }
+                }
+            });
         }
     }
 

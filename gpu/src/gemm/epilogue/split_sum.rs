@@ -205,7 +205,7 @@ impl SplitSum {
         thread: &Index,
         at: (&Index, &Index),
     ) {
-        self.keep_where(k, sums, thread, (at, &|_| Cond::Known(true)));
+        self.keep_where(k, sums, thread, (at, &|_, _| Cond::Known(true)));
     }
 
     /// Writes the vectors of a thread's sums for which `is_kept` holds, by their numbers.
@@ -214,11 +214,12 @@ impl SplitSum {
         k: &mut Builder,
         sums: &[Fragment],
         thread: &Index,
-        (at, is_kept): ((&Index, &Index), &dyn Fn(usize) -> Cond),
+        (at, is_kept): ((&Index, &Index), &dyn Fn(&mut Builder, usize) -> Cond),
     ) {
         let own = self.address(k, at, thread);
         for (number, (offset, vector)) in self.vectors(sums).iter().enumerate() {
-            k.where_(is_kept(number), |ir| {
+            let is_kept = is_kept(k, number);
+            k.where_(is_kept, |ir| {
                 let at = Address::from(own).at(*offset);
                 ir.store_vector(Access::new(Space::Global, self.ty), at, vector);
             });
