@@ -115,7 +115,11 @@ impl Exchange {
                     Needs::AMPERE,
                     redux(*op, *ty),
                 )
-                .formula(Formula::Warp(*a, *mask))
+                .formula(match op {
+                    // The least or the greatest is one of them.
+                    BinaryOp::Min | BinaryOp::Max => Formula::OneOfWarp(*a, *mask),
+                    _ => Formula::Warp(*a, *mask),
+                })
                 .d(d, *ty)
                 .s(a, *ty)
                 .lanes(mask)

@@ -185,6 +185,7 @@ impl<'a> IntervalValues<'a> {
                 a,
                 ..
             } => self.of(*a)?,
+            Formula::OneOfWarp(a, _) => self.of(a)?,
             Formula::Function
             | Formula::Lane
             | Formula::Shared

@@ -377,12 +377,12 @@ mod h200 {
     /// each other block of it. The blocks store after short main loops at the same time: 1266x657x1 took 6.8 us by 64x64x16, and 3.5 by
     /// Ampere's kernel.
     pub(super) const EPILOGUE_OF_THREADS: [f64; 3] = [0.327, 0.385, 2.46];
-    /// The clocks more for each element by TMA where the rows of a tile are no whole lines of 128 bytes: blocks write to
-    /// one line.
-    pub(super) const PARTS_OF_LINES: f64 = 0.0842;
-    /// The same in a kernel for several widths, where the rows of a tile are whole lines, but it is stored in parts of 64 bytes: two products
-    /// of a short K by tiles of 192x192 on an H200.
-    pub(super) const HALF_LINES: f64 = 0.045;
+    /// The clocks more for each element by TMA where a tile of more than 64 columns is stored in parts of 64 bytes: the median of 46
+    /// products of a short K by tiles of 192 rows.
+    pub(super) const HALF_LINES: f64 = 0.04;
+    /// The clocks more for each element that a kernel for several widths stores by threads, behind the last whole part of a tile: medians of
+    /// 90 products by tiles of 128 rows. That the lines of a tile are no whole ones costs nothing else.
+    pub(super) const TAIL: f64 = 0.23;
     /// The same where the rows of C begin within sectors of 32 bytes: each 128 bytes of a row take five sectors, and not four.
     pub(super) const WITHIN_SECTORS: f64 = 0.0175;
     /// Instructions of an epilogue's formulas that a multiprocessor issues in a clock, each for one element; and the clocks of one that
@@ -440,25 +440,32 @@ mod h200 {
 impl GemmPlan {
     /// Returns what the model says of the plan for a problem on a device.
     pub(crate) fn cost(&self, problem: &GemmProblem, machine: Machine) -> PlanCost {
-        if self.columns != 0 {
-            let [m, n] = self.computed();
-            let narrow = GemmPlan {
-                tile: [m, n, self.tile[2]],
-                columns: 0,
-                ..*self
-            };
-            let mut cost = narrow.cost(problem, machine);
-            let mut clocks = h200::WIDTHS;
-            let line = n * i64::from(self.operands.c.bits());
-            if !self.swap && line % 1024 == 0 && self.has_short_parts() {
+        if self.columns == 0 {
+            return self.cost_of_tiles(problem, machine);
+        }
+        let [m, n] = self.computed();
+        let narrow = GemmPlan {
+            tile: [m, n, self.tile[2]],
+            ..*self
+        };
+        let mut cost = narrow.cost_of_tiles(problem, machine);
+        let mut clocks = h200::WIDTHS;
+        if let Some(part) = columns(&self.launched()) {
+            let is_along_n = self.launched().operands.major(Operand::C) == Major::Second;
+            if is_along_n && self.has_short_parts() {
                 clocks += h200::HALF_LINES * (m * n) as f64;
             }
-            cost.epilogue += clocks / machine.clocks;
-            if self.divided_tiles(problem) > 0 {
-                cost.parts += h200::WIDTHS_IN_PARTS;
-            }
-            return cost;
+            clocks += h200::TAIL * (m * (n % part)) as f64;
         }
+        cost.epilogue += clocks / machine.clocks;
+        if self.divided_tiles(problem) > 0 {
+            cost.parts += h200::WIDTHS_IN_PARTS;
+        }
+        cost
+    }
+
+    /// The cost of the tiles that the plan has.
+    fn cost_of_tiles(&self, problem: &GemmProblem, machine: Machine) -> PlanCost {
         let (problem, _) = self.seen(problem);
         if self.operands.gated {
             return self.cost_of_both(&problem, machine);
@@ -617,11 +624,16 @@ impl GemmPlan {
         };
         let each = match (contiguous % 8, contiguous % 2) {
             (0, _) if self.stages_c() => {
-                let line = bn * bytes_of_c;
-                let shares = !self.swap && line > 128.0 && line % 128.0 != 0.0;
+                // The columns of a transposed tile are whole lines of 64 rows, and three warpgroups hide that its parts are more.
+                let is_along_n = self.operands.major(Operand::C) == Major::Second;
+                let halves = self.columns == 0
+                    && self.schedule == Schedule::Cooperative
+                    && bn * bytes_of_c > 128.0
+                    && self.has_short_parts()
+                    && (is_along_n || self.consumer_groups() < 3);
                 let apart = self.is_apart(problem);
                 by_map
-                    + f64::from(shares) * h200::PARTS_OF_LINES
+                    + f64::from(halves) * h200::HALF_LINES
                     + f64::from(apart) * h200::WITHIN_SECTORS
             }
             (_, 0) => by_pairs,
