@@ -140,13 +140,13 @@ fn a_device_tells_its_rates() {
             beta: false,
             gated: false,
         };
-        let problem = GemmProblem::new(8376, 1912, 824);
+        let problem = GemmProblem::new(5552, 960, 6744);
         let plan = GemmPlan::alternatives(&problem, operands, &device)[0];
         let (memory, tile) = (rates.memory(), plan.tile);
         format!("{memory} {} {} {tile:?}", rates.bus, rates.clock)
     };
-    let h200 = "4916736 6144 1980000 [128, 192, 64]";
-    let h100 = "3352320 5120 1980000 [128, 256, 64]";
+    let h200 = "4916736 6144 1980000 [128, 256, 64]";
+    let h100 = "3352320 5120 1980000 [128, 128, 64]";
     for (scene, told) in [("whole", h200), ("h100", h100), ("rateless", h200)] {
         assert_eq!(said("a_device_tells_its_rates", scene, act), told);
     }
