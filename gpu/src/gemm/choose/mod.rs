@@ -368,8 +368,8 @@ mod h200 {
     /// 0.85 to 1.05 of the times of three.
     pub(super) const ACROSS_TILES: f64 = 0.05;
     /// Clocks more for each tile of a kernel for several widths: the median of 90 shapes on an H200, of tiles of 192 columns beside a kernel
-    /// of that width alone.
-    pub(super) const WIDTHS: f64 = 190.0;
+    /// of that width alone. And of one whose blocks may add parts, also for a tile that has K whole: of 20 products with a K of 88 to 1128.
+    pub(super) const WIDTHS: [f64; 2] = [190.0, 1100.0];
     /// Microseconds more where a block of such a kernel adds two parts: the median of five products on an H200 by tiles of 192x192.
     pub(super) const WIDTHS_IN_PARTS: f64 = 3.5;
     /// Clocks of an epilogue, and for each element that a block stores: by TMA, and by threads in pairs and one by one.
@@ -450,7 +450,7 @@ impl GemmPlan {
             ..*self
         };
         let mut cost = narrow.cost_of_tiles(problem, machine);
-        let mut clocks = h200::WIDTHS;
+        let mut clocks = h200::WIDTHS[usize::from(self.split > 1)];
         if let Some(part) = columns(&self.launched()) {
             let is_along_n = self.launched().operands.major(Operand::C) == Major::Second;
             if is_along_n && self.has_short_parts() {
