@@ -144,7 +144,8 @@ const HALF_BLOCKS: i64 = BLOCKS / 2;
 /// The plans measured fastest for such tensors on an H200, as fractions of a copy (gpu/PERFORMANCE.md). The model knows neither the
 /// time in which a block that ends leaves its multiprocessor without loads, nor that threads wait while they combine results.
 const NARROW_COLUMNS: [NarrowColumns; 6] = [
-    // Sums of 64 columns in clusters of two: 264 parts at 0.895 to 0.910 of a copy in six measurements, and 256 at 0.894 to 0.902 in four.
+    // Sums of 64 columns in clusters of two, with registers for two blocks: 264 parts at 0.902 to 0.910 of a copy in three runs, and 256 at
+    // 0.900 to 0.904. Without these registers 264 parts are at 0.884 to 0.907, and 256 at 0.894 to 0.901.
     NarrowColumns {
         suits: |function| function.is_sum(),
         vectors: TALL_VECTORS,
@@ -429,9 +430,10 @@ impl ReducePlan {
                 let clusters = ReducePlan { parts, ..plan }.in_clusters(of.cluster);
                 Ok(ReducePlan {
                     // A cluster leaves one part in global memory: no thread needs registers for many.
-                    min_blocks: match clusters.cluster {
-                        1 => plan.min_blocks,
-                        _ => MIN_BLOCKS,
+                    min_blocks: if of.fills || clusters.cluster == 1 {
+                        plan.min_blocks
+                    } else {
+                        MIN_BLOCKS
                     },
                     ..clusters
                 })
