@@ -115,10 +115,11 @@ impl Exchange {
                     Needs::AMPERE,
                     redux(*op, *ty),
                 )
-                .formula(match op {
+                .formula(if [BinaryOp::Min, BinaryOp::Max].contains(op) {
                     // The least or the greatest is one of them.
-                    BinaryOp::Min | BinaryOp::Max => Formula::OneOfWarp(*a, *mask),
-                    _ => Formula::Warp(*a, *mask),
+                    Formula::OneOfWarp(*a, *mask)
+                } else {
+                    Formula::Warp(*a, *mask)
                 })
                 .d(d, *ty)
                 .s(a, *ty)

@@ -84,6 +84,9 @@ pub(crate) struct SplitSum {
     factors: i64,
 }
 
+/// Whether a vector of a thread's sums is written, by its number.
+type IsKept<'a> = dyn Fn(&mut Builder, usize) -> Cond + 'a;
+
 impl SplitSum {
     /// The number of accumulators that a thread writes and reads at once.
     pub(crate) const VECTOR: i64 = 4;
@@ -214,7 +217,7 @@ impl SplitSum {
         k: &mut Builder,
         sums: &[Fragment],
         thread: &Index,
-        (at, is_kept): ((&Index, &Index), &dyn Fn(&mut Builder, usize) -> Cond),
+        (at, is_kept): ((&Index, &Index), &IsKept<'_>),
     ) {
         let own = self.address(k, at, thread);
         for (number, (offset, vector)) in self.vectors(sums).iter().enumerate() {
