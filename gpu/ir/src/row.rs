@@ -226,8 +226,6 @@ pub(crate) enum Formula<'a> {
     },
     /// It is the same in all lanes of the mask, and a function of that operand of theirs.
     Warp(Operand, Operand),
-    /// It is the same in all lanes of the mask: that operand of one of them.
-    OneOfWarp(Operand, Operand),
     /// A kind that no `match` knows, as `New` of a family.
     #[cfg(new_op = "inside")]
     New,

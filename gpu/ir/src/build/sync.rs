@@ -1,13 +1,11 @@
 //! `KernelBuilder`: barriers, fences, shuffles.
 
 use super::KernelBuilder;
-use crate::modifiers::{
-    BarrierOp, BinaryOp, ClusterOrder, FenceKind, Scope, ShuffleMode, Space, VoteMode,
-};
+use crate::modifiers::{BarrierOp, ClusterOrder, FenceKind, Scope, ShuffleMode, Space, VoteMode};
 use crate::op::{Async, Exchange, Sync};
 use crate::operand::{Address, Operand, Reg};
 use crate::stmt::Guard;
-use crate::ty::{RegType, Type};
+use crate::ty::RegType;
 
 /// All lanes of a warp.
 const FULL: Operand = Operand::Int(0xffff_ffff);
@@ -76,32 +74,6 @@ impl KernelBuilder {
             a: a.into(),
             lane: lane.into(),
             clamp: clamp.into(),
-            mask: FULL,
-        });
-        d
-    }
-
-    /// Adds `redux.sync` of a whole warp, from Ampere on: the sum, the least, the greatest or a bitwise function of a number of each lane.
-    /// All lanes get it, in a register that the assembler knows to be the same in the warp.
-    ///
-    /// ```
-    /// use colex_atom::Arch;
-    /// use colex_ir::{BinaryOp, KernelBuilder, Special, Type};
-    ///
-    /// let mut k = KernelBuilder::new("k", Arch::Sm80);
-    /// let thread = k.mov(Type::U32, Special::Tid(0));
-    /// k.redux(BinaryOp::Max, Type::U32, thread);
-    /// assert!(k.finish().ptx()?.contains("redux.sync.max.u32"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[track_caller]
-    pub fn redux(&mut self, op: BinaryOp, ty: Type, a: impl Into<Operand>) -> Reg {
-        let d = self.reg(ty.register());
-        self.push(Exchange::Redux {
-            op,
-            ty,
-            d,
-            a: a.into(),
             mask: FULL,
         });
         d

@@ -115,12 +115,7 @@ impl Exchange {
                     Needs::AMPERE,
                     redux(*op, *ty),
                 )
-                .formula(if [BinaryOp::Min, BinaryOp::Max].contains(op) {
-                    // The least or the greatest is one of them.
-                    Formula::OneOfWarp(*a, *mask)
-                } else {
-                    Formula::Warp(*a, *mask)
-                })
+                .formula(Formula::Warp(*a, *mask))
                 .d(d, *ty)
                 .s(a, *ty)
                 .lanes(mask)

@@ -185,7 +185,6 @@ impl<'a> IntervalValues<'a> {
                 a,
                 ..
             } => self.of(*a)?,
-            Formula::OneOfWarp(a, _) => self.of(a)?,
             Formula::Function
             | Formula::Lane
             | Formula::Shared

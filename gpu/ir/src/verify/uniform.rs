@@ -164,9 +164,6 @@ impl<'a> UniformValues<'a> {
                 }
             }
             Formula::Warp(a, mask) => collective(of(&a), mask),
-            // All lanes hold one value, which this is.
-            Formula::OneOfWarp(a, _) if of(&a).group() >= 5 => of(&a),
-            Formula::OneOfWarp(a, mask) => collective(of(&a), mask),
         }
     }
 

@@ -418,9 +418,8 @@ impl Builder {
         self.thread() % 32
     }
 
-    /// Returns the index of the thread's group of `threads` consecutive threads: 32 for a warp, 128 for a warpgroup. From Ampere on, a
-    /// `redux.sync` makes it a value that `ptxas` keeps in a uniform register, and before a `shfl.sync` broadcasts it in each warp. So
-    /// branches on it are warp-uniform.
+    /// Returns the index of the thread's group of `threads` consecutive threads: 32 for a warp, 128 for a warpgroup. A
+    /// `shfl.sync` broadcasts the value in each warp, so that branches on it are warp-uniform.
     ///
     /// If `threads` is not a multiple of 32, [`Builder::finish`] returns an error.
     ///
@@ -445,13 +444,7 @@ impl Builder {
         self.site(at, |k| {
             let number = k.thread() / i64::from(threads);
             let reg = k.value(&number);
-            // With `shfl.sync`, `ptxas` 12.9 held the index of a consumer warpgroup in a vector register in some kernels, and moved a
-            // descriptor to uniform registers in front of each `wgmma`.
-            let shared = if k.target() >= Arch::Sm80 {
-                k.ir.redux(colex_ir::BinaryOp::Max, colex_ir::Type::U32, reg)
-            } else {
-                k.ir.shuffle(colex_ir::ShuffleMode::Idx, reg, 0)
-            };
+            let shared = k.ir.shuffle(colex_ir::ShuffleMode::Idx, reg, 0);
             k.reports.values.groups.insert(shared, i64::from(threads));
             let depth = k.depth();
             Index::leaf(k.leaf(shared), (0, count - 1), 1, depth)
