@@ -17,10 +17,19 @@ medians; random data; buffers larger than the second-level cache";
 /// What is given to a device.
 type DeviceWork<'a> = dyn Fn(&Device) -> Result<(), Error> + 'a;
 
+/// What another process measures: the microseconds of each of a number of runs.
+type Elsewhere<'a> = dyn Fn(usize) -> Result<f64> + 'a;
+
 /// One way to do the work.
 pub(super) struct Contender<'a> {
     pub(super) name: String,
-    run: Box<DeviceWork<'a>>,
+    run: Run<'a>,
+}
+
+/// Where a contender runs.
+enum Run<'a> {
+    Here(Box<DeviceWork<'a>>),
+    Elsewhere(Box<Elsewhere<'a>>),
 }
 
 impl<'a> Contender<'a> {
@@ -30,13 +39,27 @@ impl<'a> Contender<'a> {
     ) -> Contender<'a> {
         Contender {
             name: name.into(),
-            run: Box::new(run),
+            run: Run::Here(Box::new(run)),
+        }
+    }
+
+    /// Builds a contender that another process runs and measures, with a run of its own before each sample.
+    pub(super) fn elsewhere(
+        name: impl Into<String>,
+        run: impl Fn(usize) -> Result<f64> + 'a,
+    ) -> Contender<'a> {
+        Contender {
+            name: name.into(),
+            run: Run::Elsewhere(Box::new(run)),
         }
     }
 
     /// Does the work once.
-    pub(super) fn run_once(&self, device: &Device) -> Result<(), Error> {
-        (self.run)(device)
+    pub(super) fn run_once(&self, device: &Device) -> Result<()> {
+        match &self.run {
+            Run::Here(run) => Ok(run(device)?),
+            Run::Elsewhere(run) => run(1).map(drop),
+        }
     }
 }
 
@@ -48,9 +71,9 @@ pub(super) fn take_turns(
     contenders: &[Contender<'_>],
     rounds: usize,
     batch: usize,
-) -> Result<Vec<Timing>, Error> {
+) -> Result<Vec<Timing>> {
     for contender in contenders {
-        (contender.run)(device)?;
+        contender.run_once(device)?;
     }
     device.synchronize()?;
     let mut samples = vec![Vec::new(); contenders.len()];
@@ -60,15 +83,24 @@ pub(super) fn take_turns(
         let order: Vec<usize> = (0..contenders.len())
             .map(|i| (i + round) % contenders.len())
             .collect();
-        for contender in order.iter().map(|i| &contenders[*i]) {
-            (contender.run)(device)?;
-            let start = device.record()?;
-            (0..batch).try_for_each(|_| (contender.run)(device))?;
-            spans.push((start, device.record()?));
+        for i in order {
+            match &contenders[i].run {
+                Run::Here(run) => {
+                    run(device)?;
+                    let start = device.record()?;
+                    (0..batch).try_for_each(|_| run(device))?;
+                    spans.push((i, start, device.record()?));
+                }
+                Run::Elsewhere(run) => {
+                    // Both processes never have work for the device at the same time.
+                    device.synchronize()?;
+                    samples[i].push(run(batch)?);
+                }
+            }
         }
-        for ((start, end), i) in spans.iter().zip(order) {
+        for (i, start, end) in &spans {
             let milliseconds = f64::from(end.milliseconds_since(start)?);
-            samples[i].push(milliseconds * 1e3 / batch as f64);
+            samples[*i].push(milliseconds * 1e3 / batch as f64);
         }
     }
     Ok(samples.into_iter().map(Timing::of).collect())

@@ -14,7 +14,8 @@ use colex_layout::Layout;
 use half::bf16;
 use serde_json::{Value, json};
 
-use super::device::{Contender, PROTOCOL, commit, driver, take_turns};
+use super::Asked;
+use super::device::{Contender, PROTOCOL, commit, driver};
 use super::host;
 use super::product::sweep::normal;
 
@@ -31,15 +32,17 @@ type SetRun<'a> = Box<dyn Fn(&Device) -> Result<(), Error> + 'a>;
 type Way<'a> = (String, Vec<SetRun<'a>>);
 
 /// What was measured, one line for each contender.
-struct Lines<'a> {
+struct Lines<'a, 'b> {
     device: &'a Device,
+    asked: &'a mut Asked<'b>,
     lines: Vec<Value>,
 }
 
-pub(super) fn run(device: &Device, json: Option<&Path>) -> Result<()> {
+pub(super) fn run(device: &Device, json: Option<&Path>, asked: &mut Asked<'_>) -> Result<()> {
     println!("{PROTOCOL}; operands rotated over 240 MB; normal numbers");
     let mut lines = Lines {
         device,
+        asked,
         lines: Vec::new(),
     };
     for bytes in SIZES {
@@ -60,10 +63,15 @@ pub(super) fn run(device: &Device, json: Option<&Path>) -> Result<()> {
 }
 
 /// Quantisation: a whole tensor by the scale that it has, then rows and blocks.
-pub(super) fn quantisations(device: &Device, json: Option<&Path>) -> Result<()> {
+pub(super) fn quantisations(
+    device: &Device,
+    json: Option<&Path>,
+    asked: &mut Asked<'_>,
+) -> Result<()> {
     println!("{PROTOCOL}; operands rotated over 240 MB; normal numbers");
     let mut lines = Lines {
         device,
+        asked,
         lines: Vec::new(),
     };
     for bytes in SIZES {
@@ -80,7 +88,7 @@ pub(super) fn quantisations(device: &Device, json: Option<&Path>) -> Result<()> 
     lines.write(json)
 }
 
-impl Lines<'_> {
+impl Lines<'_, '_> {
     /// Writes the lines to a file, if one is given.
     fn write(&self, json: Option<&Path>) -> Result<()> {
         let Some(path) = json else { return Ok(()) };
@@ -104,9 +112,9 @@ fn numbers<T: GemmElement>(device: &Device, count: i64) -> Result<Buffer<T>> {
     Ok(buffer)
 }
 
-impl Lines<'_> {
+impl Lines<'_, '_> {
     /// Measures ways to do what must move `bytes` bytes, and a copy of as many.
-    fn measure(&mut self, title: &str, bytes: i64, ways: Vec<Way<'_>>) -> Result<()> {
+    fn measure(&mut self, title: &str, bytes: i64, case: &Value, ways: Vec<Way<'_>>) -> Result<()> {
         let device = self.device;
         let count = bytes / 8;
         let line = Layout::new(count, 1)?;
@@ -130,8 +138,8 @@ impl Lines<'_> {
                 runs[next.get()](device)
             })
         });
-        let contenders: Vec<Contender<'_>> = contenders.collect();
-        let times = take_turns(device, &contenders, 21, 4)?;
+        let mut contenders: Vec<Contender<'_>> = contenders.collect();
+        let times = (self.asked).take_turns(device, &mut contenders, case, [21, 4])?;
         println!("\n{title}: {bytes} bytes");
         let copy = times[0].median();
         for (contender, time) in contenders.iter().zip(&times) {
@@ -172,13 +180,17 @@ fn around(plan: &ElementwisePlan) -> Vec<(String, ElementwisePlan)> {
 /// The ways of plans around the default one. `prepare` prepares the call on a set of operands with a plan.
 fn ways<'a>(
     plan: &ElementwisePlan,
-    device: &Device,
+    lines: &Lines<'_, '_>,
     sets: usize,
     prepare: impl Fn(usize, &ElementwisePlan) -> Result<SetRun<'a>, Error>,
 ) -> Result<Vec<Way<'a>>> {
     let mut ways = Vec::new();
-    for (name, plan) in around(plan) {
-        if plan.check(device.arch()).is_err() {
+    let mut plans = around(plan);
+    if !lines.asked.has_others() {
+        plans.truncate(1);
+    }
+    for (name, plan) in plans {
+        if plan.check(lines.device.arch()).is_err() {
             continue;
         }
         let runs = (0..sets).map(|set| prepare(set, &plan));
@@ -188,20 +200,23 @@ fn ways<'a>(
 }
 
 /// Measures maps on sets of operands.
-fn maps(lines: &mut Lines<'_>, title: &str, calls: &[Map<'_>]) -> Result<()> {
+fn maps(lines: &mut Lines<'_, '_>, title: &str, case: &Value, calls: &[Map<'_>]) -> Result<()> {
     let first = calls.first().context("there is a set of operands")?;
     let (Some(problem), Some(plan)) = (first.problem()?, first.plan()?) else {
         return Ok(());
     };
-    let device = lines.device;
-    let ways = ways(&plan, device, calls.len(), |set, plan| {
+    let ways = ways(&plan, lines, calls.len(), |set, plan| {
         let call = calls[set].prepare_with(|_, _| Ok(plan.clone()))?;
         Ok(Box::new(move |device: &Device| call.run(device)))
     })?;
-    lines.measure(title, problem.compulsory_bytes(), ways)
+    lines.measure(title, problem.compulsory_bytes(), case, ways)
 }
 
-fn add(lines: &mut Lines<'_>, bytes: i64) -> Result<()> {
+fn add(lines: &mut Lines<'_, '_>, bytes: i64) -> Result<()> {
+    let title = format!("bf16 add, {} MiB", bytes >> 20);
+    if !lines.asked.has(&title) {
+        return Ok(());
+    }
     let (device, count) = (lines.device, bytes / 2);
     let sum = MapExpression::new(|m| {
         let sum = m.tensor("a", Ty::Bf16) + m.tensor("b", Ty::Bf16);
@@ -220,10 +235,15 @@ fn add(lines: &mut Lines<'_>, bytes: i64) -> Result<()> {
         Ok(Map::new(&sum).input("a", &a).input("b", &b).output("y", &y))
     });
     let calls = calls.collect::<Result<Vec<_>, Error>>()?;
-    maps(lines, &format!("bf16 add, {} MiB", bytes >> 20), &calls)
+    let case = json!({"kind": "add", "type": "bf16", "extents": [count]});
+    maps(lines, &title, &case, &calls)
 }
 
-fn gelu(lines: &mut Lines<'_>, bytes: i64) -> Result<()> {
+fn gelu(lines: &mut Lines<'_, '_>, bytes: i64) -> Result<()> {
+    let title = format!("f32 gelu, {} MiB", bytes >> 20);
+    if !lines.asked.has(&title) {
+        return Ok(());
+    }
     let (device, count) = (lines.device, bytes / 4);
     let gelu = MapExpression::new(|m| {
         let x = m.tensor("x", Ty::F32);
@@ -239,11 +259,16 @@ fn gelu(lines: &mut Lines<'_>, bytes: i64) -> Result<()> {
         Ok(Map::new(&gelu).input("x", &x).output("y", &y))
     });
     let calls = calls.collect::<Result<Vec<_>, Error>>()?;
-    maps(lines, &format!("f32 gelu, {} MiB", bytes >> 20), &calls)
+    let case = json!({"kind": "gelu", "type": "f32", "extents": [count]});
+    maps(lines, &title, &case, &calls)
 }
 
-fn row(lines: &mut Lines<'_>, bytes: i64) -> Result<()> {
+fn row(lines: &mut Lines<'_, '_>, bytes: i64) -> Result<()> {
     let (device, columns) = (lines.device, 4096);
+    let title = format!("bf16 add of a row of {columns}, {} MiB", bytes >> 20);
+    if !lines.asked.has(&title) {
+        return Ok(());
+    }
     let rows = bytes / 2 / columns;
     let sum = MapExpression::new(|m| {
         let sum = m.tensor("x", Ty::Bf16) + m.tensor("row", Ty::Bf16);
@@ -266,12 +291,20 @@ fn row(lines: &mut Lines<'_>, bytes: i64) -> Result<()> {
             .output("y", &y))
     });
     let calls = calls.collect::<Result<Vec<_>, Error>>()?;
-    let title = format!("bf16 add of a row of {columns}, {} MiB", bytes >> 20);
-    maps(lines, &title, &calls)
+    let case = json!({"kind": "add of a row", "type": "bf16", "extents": [rows, columns]});
+    maps(lines, &title, &case, &calls)
 }
 
 /// Rows that are named at random, two thirds of which are read; or each row once, in a drawn order.
-fn gather(lines: &mut Lines<'_>, bytes: i64, row: i64, once: bool) -> Result<()> {
+fn gather(lines: &mut Lines<'_, '_>, bytes: i64, row: i64, once: bool) -> Result<()> {
+    let which = if once { "each once" } else { "drawn" };
+    let title = format!(
+        "gather of rows of {row} bytes, {which}, {} MiB",
+        bytes >> 20
+    );
+    if !lines.asked.has(&title) {
+        return Ok(());
+    }
     let (device, columns) = (lines.device, row / 2);
     let named = bytes / row;
     let rows = named;
@@ -322,19 +355,23 @@ fn gather(lines: &mut Lines<'_>, bytes: i64, row: i64, once: bool) -> Result<()>
     let Some(plan) = calls[0].plan()? else {
         return Ok(());
     };
-    let ways = ways(&plan, device, calls.len(), |set, plan| {
+    let ways = ways(&plan, lines, calls.len(), |set, plan| {
         let call = calls[set].prepare_with(|_, _| Ok(plan.clone()))?;
         Ok(Box::new(move |device: &Device| call.run(device)))
     })?;
-    let which = if once { "each once" } else { "drawn" };
-    let title = format!(
-        "gather of rows of {row} bytes, {which}, {} MiB",
-        bytes >> 20
-    );
-    lines.measure(&title, moved, ways)
+    let case = json!({"kind": "gather", "type": "bf16", "extents": [rows, columns], "once": once});
+    lines.measure(&title, moved, &case, ways)
 }
 
-fn rotary(lines: &mut Lines<'_>, bytes: i64, pairing: Pairing, has_tables: bool) -> Result<()> {
+fn rotary(lines: &mut Lines<'_, '_>, bytes: i64, pairing: Pairing, has_tables: bool) -> Result<()> {
+    let by = if has_tables { "tables" } else { "a base" };
+    let title = format!(
+        "rotary embedding, {pairing}, by {by}, bf16, {} MiB",
+        bytes >> 20
+    );
+    if !lines.asked.has(&title) {
+        return Ok(());
+    }
     let (device, heads, features) = (lines.device, 32, 128);
     let sequence = bytes / 2 / heads / features;
     let shape = (1, heads, sequence, features);
@@ -363,21 +400,32 @@ fn rotary(lines: &mut Lines<'_>, bytes: i64, pairing: Pairing, has_tables: bool)
     let (Some(problem), Some(plan)) = (calls[0].problem()?, calls[0].plan()?) else {
         return Ok(());
     };
-    let ways = ways(&plan, device, calls.len(), |set, plan| {
+    let ways = ways(&plan, lines, calls.len(), |set, plan| {
         let call = calls[set].prepare_with(|_, _| Ok(plan.clone()))?;
         Ok(Box::new(move |device: &Device| call.run(device)))
     })?;
-    let by = if has_tables { "tables" } else { "a base" };
-    let title = format!(
-        "rotary embedding, {pairing}, by {by}, bf16, {} MiB",
-        bytes >> 20
-    );
-    lines.measure(&title, problem.compulsory_bytes(), ways)
+    let case = json!({
+        "kind": "rotary embedding", "type": "bf16", "extents": [sequence, heads, features],
+        "halves": pairing == Pairing::Halves, "tables": has_tables,
+    });
+    lines.measure(&title, problem.compulsory_bytes(), &case, ways)
 }
 
 /// A tensor by a scale that is given, by one that is computed from it, and the reduction of the latter alone. The tensor is read twice
 /// for a computed scale: the bytes are those of one reading and one writing.
-fn of_tensor<T: GemmElement, Q: Element>(lines: &mut Lines<'_>, bytes: i64, to: Ty) -> Result<()> {
+fn of_tensor<T: GemmElement, Q: Element>(
+    lines: &mut Lines<'_, '_>,
+    bytes: i64,
+    to: Ty,
+) -> Result<()> {
+    let title = format!(
+        "quantisation of a tensor, {} to {to}, {} MiB",
+        T::TY,
+        bytes >> 20
+    );
+    if !lines.asked.has(&title) {
+        return Ok(());
+    }
     let device = lines.device;
     let count = bytes / T::BYTES as i64;
     let (mut read, mut written) = (Vec::new(), Vec::new());
@@ -450,22 +498,34 @@ fn of_tensor<T: GemmElement, Q: Element>(lines: &mut Lines<'_>, bytes: i64, to: 
         ("a scale that is computed".to_string(), computed),
         ("the largest size alone".to_string(), most),
     ];
-    ways.extend(by_plans);
-    let title = format!(
-        "quantisation of a tensor, {} to {to}, {} MiB",
-        T::TY,
-        bytes >> 20
-    );
-    lines.measure(&title, bytes + count, ways)
+    if lines.asked.has_others() {
+        ways.extend(by_plans);
+    }
+    let case = json!({
+        "kind": "quantisation of a tensor", "type": T::NAME, "to": to.to_string(), "extents": [count],
+    });
+    lines.measure(&title, bytes + count, &case, ways)
 }
 
 fn quantise<T: GemmElement>(
-    lines: &mut Lines<'_>,
+    lines: &mut Lines<'_, '_>,
     bytes: i64,
     to: Ty,
     columns: i64,
     block: Option<i64>,
 ) -> Result<()> {
+    let of = match block {
+        Some(block) => format!("blocks of {block}"),
+        None => format!("rows of {columns}"),
+    };
+    let title = format!(
+        "quantisation of {of}, {} to {to}, {} MiB",
+        T::TY,
+        bytes >> 20
+    );
+    if !lines.asked.has(&title) {
+        return Ok(());
+    }
     let device = lines.device;
     let rows = bytes / T::BYTES as i64 / columns;
     let count = rows * columns;
@@ -492,7 +552,11 @@ fn quantise<T: GemmElement>(
         return Ok(());
     };
     let mut plans = vec![(format!("default: {plan}"), *plan)];
-    for [up, down] in [[2, 1], [4, 1], [1, 2], [1, 4]] {
+    let others: &[[i64; 2]] = match lines.asked.has_others() {
+        true => &[[2, 1], [4, 1], [1, 2], [1, 4]],
+        false => &[],
+    };
+    for [up, down] in others {
         let threads = plan.threads * up / down;
         let accesses = (plan.accesses * down + up - 1) / up;
         for rows in [1, plan.rows * down / up, 2 * plan.rows * down / up] {
@@ -519,14 +583,9 @@ fn quantise<T: GemmElement>(
         });
         ways.push((name, runs.collect::<Result<Vec<_>, Error>>()?));
     }
-    let of = match block {
-        Some(block) => format!("blocks of {block}"),
-        None => format!("rows of {columns}"),
-    };
-    let title = format!(
-        "quantisation of {of}, {} to {to}, {} MiB",
-        T::TY,
-        bytes >> 20
-    );
-    lines.measure(&title, problem.compulsory_bytes(), ways)
+    let case = json!({
+        "kind": "quantisation of blocks", "type": T::NAME, "to": to.to_string(), "extents": [rows, columns],
+        "block": block.unwrap_or(columns),
+    });
+    lines.measure(&title, problem.compulsory_bytes(), &case, ways)
 }

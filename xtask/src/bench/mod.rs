@@ -18,6 +18,7 @@ mod rows;
 mod serving;
 mod sim;
 mod start;
+mod torch;
 mod transpose;
 
 use std::env;
@@ -25,12 +26,16 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail, ensure};
-use colex_gpu::Device;
+use colex_gpu::{Device, Timing};
+use serde_json::Value;
 
 use crate::output;
 use crate::verdict::{self, Checked, Ended};
 
+use device::Contender;
 use product::{convolution, epilogue, gated, gemm, groups, kernels, ladder, processes, ranks};
+
+use torch::Torch;
 
 pub(crate) use product::sweep::Sweep;
 
@@ -46,8 +51,8 @@ enum Runner {
     Ranks,
     /// A GPU; the numbers go to the file, if one is given.
     Gpu(fn(&Device, Option<&Path>) -> Result<()>),
-    /// A GPU; the numbers go to the file, if one is given. Only what has one of the texts in its name is measured, if there are texts.
-    Chosen(fn(&Device, Option<&Path>, &[String]) -> Result<()>),
+    /// A GPU; the numbers go to the file, if one is given. Only the problems that are asked for are measured, beside PyTorch if it is there.
+    Chosen(fn(&Device, Option<&Path>, &mut Asked<'_>) -> Result<()>),
     /// A GPU; the numbers go to the file, and drawings of them to the folder, if they are given.
     Drawn(fn(&Device, Option<&Path>, Option<&Path>) -> Result<()>),
 }
@@ -91,11 +96,11 @@ const GROUPS: &[(&str, Runner)] = &[
     ("long-rows", Runner::Chosen(rows::long)),
     ("longest-rows", Runner::Chosen(rows::longest)),
     ("norms", Runner::Chosen(rows::norms)),
-    ("maps", Runner::Gpu(maps::run)),
-    ("quantise", Runner::Gpu(maps::quantisations)),
+    ("maps", Runner::Chosen(maps::run)),
+    ("quantise", Runner::Chosen(maps::quantisations)),
     ("reduce", Runner::Chosen(reduce::run)),
-    ("select", Runner::Gpu(reduce::select)),
-    ("scan", Runner::Gpu(reduce::scan)),
+    ("select", Runner::Chosen(reduce::select)),
+    ("scan", Runner::Chosen(reduce::scan)),
 ];
 
 /// The problems that a bench measures: all, or those whose name has one of some texts.
@@ -103,11 +108,36 @@ struct Asked<'a> {
     only: &'a [String],
     /// How many of them there are so far.
     count: usize,
+    /// PyTorch, beside which only the default plans are measured.
+    torch: Option<Torch>,
 }
 
 impl<'a> Asked<'a> {
-    fn new(only: &'a [String]) -> Asked<'a> {
-        Asked { only, count: 0 }
+    fn new(only: &'a [String], torch: Option<&Path>) -> Result<Asked<'a>> {
+        Ok(Asked {
+            only,
+            count: 0,
+            torch: torch.map(Torch::start).transpose()?,
+        })
+    }
+
+    /// Whether plans beside the default one are measured.
+    fn has_others(&self) -> bool {
+        self.torch.is_none()
+    }
+
+    /// Times of the contenders and of PyTorch's, which are added to them: see [`take_turns`](device::take_turns).
+    fn take_turns<'b>(
+        &'b self,
+        device: &Device,
+        contenders: &mut Vec<Contender<'b>>,
+        case: &Value,
+        [rounds, batch]: [usize; 2],
+    ) -> Result<Vec<Timing>> {
+        if let Some(torch) = &self.torch {
+            contenders.extend(torch.contenders(case)?);
+        }
+        device::take_turns(device, contenders, rounds, batch)
     }
 
     /// Whether a problem of this name is one of them.
@@ -172,11 +202,15 @@ pub(crate) fn task(name: Option<&str>, file: Option<&Path>, sweep: &Sweep) -> Re
         }
     }
     let is_chosen = |(_, run): &&(&str, Runner)| matches!(run, Runner::Chosen(_));
-    if let (Some(name), false) = (name, sweep.only().is_empty())
+    let is_narrowed = !sweep.only().is_empty() || sweep.torch().is_some();
+    if let (Some(name), true) = (name, is_narrowed)
         && !groups.iter().all(is_chosen)
     {
+        let chosen = GROUPS.iter().filter(|group| is_chosen(group));
+        let chosen: Vec<&str> = chosen.map(|(name, _)| *name).collect();
         bail!(
-            "the bench `{name}` measures all of its problems: `--only` is of `reduce`, `rows`, `long-rows`, `longest-rows` and `norms`"
+            "the bench `{name}` measures all of its problems, and not beside PyTorch: `--only` and `--torch` are of {}",
+            chosen.join(", ")
         );
     }
     if kernels::is_child() {
@@ -233,7 +267,11 @@ pub(crate) fn task(name: Option<&str>, file: Option<&Path>, sweep: &Sweep) -> Re
                 Err(why) => bail!("the bench `{group}` needs a GPU: {why}"),
             },
             Runner::Chosen(run) => match Device::gpu(0) {
-                Ok(device) => run(&device, file, sweep.only())?,
+                Ok(device) => {
+                    let mut asked = Asked::new(sweep.only(), sweep.torch())?;
+                    run(&device, file, &mut asked)?;
+                    asked.end()?;
+                }
                 Err(why) if name.is_none() => skipped(why.to_string()),
                 Err(why) => bail!("the bench `{group}` needs a GPU: {why}"),
             },

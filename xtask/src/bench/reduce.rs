@@ -14,7 +14,7 @@ use half::bf16;
 use serde_json::json;
 
 use super::Asked;
-use super::device::{BenchReport, Contender, take_turns};
+use super::device::{BenchReport, Contender};
 use super::product::sweep::normal;
 
 /// The bytes over which the operands of a contender rotate: several times the second-level cache.
@@ -24,7 +24,7 @@ const ROTATED: usize = 512 << 20;
 type Reduced = (&'static str, &'static [i64], &'static [usize]);
 
 /// Elements of the tensors: 64 MiB of bf16, and 512 MiB of f32.
-const CASES: [Reduced; 10] = [
+const CASES: [Reduced; 12] = [
     ("last", &[8192, 4096], &[1]),
     ("last, short", &[262_144, 128], &[1]),
     ("last, no multiple of a vector", &[8191, 4097], &[1]),
@@ -35,10 +35,12 @@ const CASES: [Reduced; 10] = [
     ("all", &[8192, 4096], &[0, 1]),
     ("last", &[32_768, 4096], &[1]),
     ("first", &[32_768, 4096], &[0]),
+    ("last", &[32_768, 1000], &[1]),
+    ("first", &[32_768, 1000], &[0]),
 ];
 
 /// A measurement of a function of a tensor.
-type Group = fn(&Device, &mut BenchReport, ReduceFunction, Reduced) -> Result<()>;
+type Group = fn(&Device, &mut BenchReport, &Asked<'_>, ReduceFunction, Reduced) -> Result<()>;
 
 /// Every group: its measurement, the type of its elements, the function and the tensor.
 fn groups() -> Vec<(Group, &'static str, ReduceFunction, Reduced)> {
@@ -69,16 +71,14 @@ fn groups() -> Vec<(Group, &'static str, ReduceFunction, Reduced)> {
 }
 
 /// Measures the groups whose name, such as `max bf16 of [8192, 4096] along [0] (first)`, has one of the texts `only`, or all groups.
-pub(super) fn run(device: &Device, json: Option<&Path>, only: &[String]) -> Result<()> {
+pub(super) fn run(device: &Device, json: Option<&Path>, asked: &mut Asked<'_>) -> Result<()> {
     let mut report = BenchReport::new("reduce", "TB/s", device);
     println!("{}; normal numbers", super::device::PROTOCOL);
-    let mut asked = Asked::new(only);
     for (measure, ty, function, case) in groups() {
         if asked.has(&name(function, ty, case)) {
-            measure(device, &mut report, function, case)?;
+            measure(device, &mut report, asked, function, case)?;
         }
     }
-    asked.end()?;
     report.write(json)
 }
 
@@ -87,22 +87,22 @@ fn name(function: ReduceFunction, ty: &str, (which, extents, modes): Reduced) ->
     format!("{function} {ty} of {extents:?} along {modes:?} ({which})")
 }
 
-pub(super) fn select(device: &Device, json: Option<&Path>) -> Result<()> {
+pub(super) fn select(device: &Device, json: Option<&Path>, asked: &mut Asked<'_>) -> Result<()> {
     let mut report = BenchReport::new("select", "TB/s", device);
     println!("{}; normal numbers", super::device::PROTOCOL);
     for (extents, mode, k) in SELECTIONS {
-        selections::<bf16>(device, &mut report, extents, mode, k)?;
-        selections::<f32>(device, &mut report, extents, mode, k)?;
+        selections::<bf16>(device, &mut report, asked, extents, mode, k)?;
+        selections::<f32>(device, &mut report, asked, extents, mode, k)?;
     }
     report.write(json)
 }
 
-pub(super) fn scan(device: &Device, json: Option<&Path>) -> Result<()> {
+pub(super) fn scan(device: &Device, json: Option<&Path>, asked: &mut Asked<'_>) -> Result<()> {
     let mut report = BenchReport::new("scan", "TB/s", device);
     println!("{}; normal numbers", super::device::PROTOCOL);
     for (extents, mode) in SCANS {
-        sums::<bf16>(device, &mut report, extents, mode)?;
-        sums::<f32>(device, &mut report, extents, mode)?;
+        sums::<bf16>(device, &mut report, asked, extents, mode)?;
+        sums::<f32>(device, &mut report, asked, extents, mode)?;
     }
     report.write(json)
 }
@@ -131,10 +131,15 @@ const SELECTIONS: [(&[i64], usize, i64); 7] = [
 fn selections<T: GemmElement>(
     device: &Device,
     report: &mut BenchReport,
+    asked: &mut Asked<'_>,
     extents: &[i64],
     mode: usize,
     k: i64,
 ) -> Result<()> {
+    let name = format!("top-{k} {} of {extents:?} along {mode}", T::NAME);
+    if !asked.has(&name) {
+        return Ok(());
+    }
     let count = extents.iter().product::<i64>() as usize;
     let mut results = extents.to_vec();
     results[mode] = k;
@@ -178,7 +183,7 @@ fn selections<T: GemmElement>(
         plans = vec![("default".to_string(), chosen)];
         let mut add = |name: String, plan: TopKPlan| {
             let fits = plan.check(device.arch()).is_ok() && plan.takes(&problem);
-            if fits && plan != chosen {
+            if asked.has_others() && fits && plan != chosen {
                 plans.push((name, plan));
             }
         };
@@ -238,13 +243,12 @@ fn selections<T: GemmElement>(
             calls[in_turn(at, copies)][i].run(device)
         }));
     }
-    let times = take_turns(device, &contenders, 11, 8)?;
+    let case =
+        json!({"kind": "top-k", "type": T::NAME, "extents": extents, "modes": [mode], "k": k});
+    let times = asked.take_turns(device, &mut contenders, &case, [11, 8])?;
     let names: Vec<String> = contenders.iter().map(|c| c.name.clone()).collect();
     let bytes = (count * T::BYTES) as f64 / 1e6;
-    let title = format!(
-        "top-{k} {} of {extents:?} along {mode}: {explained}",
-        T::NAME
-    );
+    let title = format!("{name}: {explained}");
     report.group(&title, &names, &times, bytes);
     let of = |i: usize| (bytes / times[i].median() * 1e4).round() / 1e4;
     println!(
@@ -261,9 +265,14 @@ fn selections<T: GemmElement>(
 fn sums<T: GemmElement>(
     device: &Device,
     report: &mut BenchReport,
+    asked: &mut Asked<'_>,
     extents: &[i64],
     mode: usize,
 ) -> Result<()> {
+    let name = format!("cumulative sum {} of {extents:?} along {mode}", T::NAME);
+    if !asked.has(&name) {
+        return Ok(());
+    }
     let count = extents.iter().product::<i64>() as usize;
     let copies = (ROTATED / (count * T::BYTES)).max(2);
     let mut inputs = Vec::new();
@@ -295,7 +304,7 @@ fn sums<T: GemmElement>(
         plans = vec![("default".to_string(), chosen)];
         let mut add = |name: String, plan: ScanPlan| {
             let fits = plan.check(device.arch()).is_ok() && plan.takes(&problem);
-            if fits && plan != chosen {
+            if asked.has_others() && fits && plan != chosen {
                 plans.push((name, plan));
             }
         };
@@ -352,13 +361,12 @@ fn sums<T: GemmElement>(
             calls[in_turn(at, copies)][i].run(device)
         }));
     }
-    let times = take_turns(device, &contenders, 11, 8)?;
+    let case =
+        json!({"kind": "cumulative sum", "type": T::NAME, "extents": extents, "modes": [mode]});
+    let times = asked.take_turns(device, &mut contenders, &case, [11, 8])?;
     let names: Vec<String> = contenders.iter().map(|c| c.name.clone()).collect();
     let bytes = (2 * count * T::BYTES) as f64 / 1e6;
-    let title = format!(
-        "cumulative sum {} of {extents:?} along {mode}: {explained}",
-        T::NAME
-    );
+    let title = format!("{name}: {explained}");
     report.group(&title, &names, &times, bytes);
     let of = |i: usize| (bytes / times[i].median() * 1e4).round() / 1e4;
     println!(
@@ -381,6 +389,7 @@ fn in_turn(at: &Cell<usize>, count: usize) -> usize {
 fn group<T: GemmElement>(
     device: &Device,
     report: &mut BenchReport,
+    asked: &Asked<'_>,
     function: ReduceFunction,
     (which, extents, modes): Reduced,
 ) -> Result<()> {
@@ -437,7 +446,9 @@ fn group<T: GemmElement>(
         let chosen = ReducePlan::fastest_on(&problem, device.arch())?;
         explained = chosen.to_string();
         let mut plans = vec![("default".to_string(), chosen)];
-        plans.extend(beside(&chosen, &problem)?);
+        if asked.has_others() {
+            plans.extend(beside(&chosen, &problem)?);
+        }
         plans.retain(|(_, plan)| plan.check(device.arch()).is_ok() && plan.takes(&problem));
         names = plans.iter().map(|(name, _)| name.clone()).collect();
         let mut prepared = Vec::new();
@@ -475,7 +486,9 @@ fn group<T: GemmElement>(
             calls[in_turn(at, copies)][i].run(device)
         }));
     }
-    let times = take_turns(device, &contenders, 11, 8)?;
+    let case =
+        json!({"kind": function.to_string(), "type": T::NAME, "extents": extents, "modes": modes});
+    let times = asked.take_turns(device, &mut contenders, &case, [11, 8])?;
     let names: Vec<String> = contenders.iter().map(|c| c.name.clone()).collect();
     let bytes = (count * T::BYTES) as f64 / 1e6;
     let name = name(function, T::NAME, (which, extents, modes));

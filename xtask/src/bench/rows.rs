@@ -12,9 +12,10 @@ use colex_gpu::rowwise::{
 };
 use colex_layout::Layout;
 use half::bf16;
+use serde_json::json;
 
 use super::Asked;
-use super::device::{BenchReport, Contender, take_turns};
+use super::device::{BenchReport, Contender};
 use super::product::sweep::normal;
 
 /// Elements of the input, which exceeds the second-level cache in every type.
@@ -43,102 +44,132 @@ const LONGEST_COLUMNS: [i64; 4] = [1 << 18, 1 << 19, 1 << 20, 1 << 21];
 /// Columns of the rows of norms.
 const WIDTHS: [i64; 4] = [16384, 5120, 4096, 1000];
 
-pub(super) fn run(device: &Device, json: Option<&Path>, only: &[String]) -> Result<()> {
-    let mut asked = Asked::new(only);
+/// Columns of norms without a residual: rows of which no access has whole vectors, and rows longer than a block has by default.
+const OTHER_WIDTHS: [i64; 4] = [33, 4097, 32768, 65536];
+
+/// Elements of a tensor of 64 MiB in a type of 16 bits.
+const SMALL: i64 = 1 << 25;
+
+pub(super) fn run(device: &Device, json: Option<&Path>, asked: &mut Asked<'_>) -> Result<()> {
     let mut report = BenchReport::new("rows", "TB/s", device);
     println!("{}; normal numbers", super::device::PROTOCOL);
     for columns in COLUMNS {
         group::<f32>(
             device,
             &mut report,
-            &mut asked,
+            asked,
             (RowFunction::Softmax, columns, false),
         )?;
         group::<bf16>(
             device,
             &mut report,
-            &mut asked,
+            asked,
             (RowFunction::Softmax, columns, false),
         )?;
     }
-    asked.end()?;
     report.write(json)
 }
 
 /// Rows that a block or a cluster has in passes, alone.
-pub(super) fn long(device: &Device, json: Option<&Path>, only: &[String]) -> Result<()> {
-    let mut asked = Asked::new(only);
+pub(super) fn long(device: &Device, json: Option<&Path>, asked: &mut Asked<'_>) -> Result<()> {
     let mut report = BenchReport::new("long-rows", "TB/s", device);
     println!("{}; normal numbers", super::device::PROTOCOL);
     for columns in LONG_COLUMNS {
         group::<f32>(
             device,
             &mut report,
-            &mut asked,
+            asked,
             (RowFunction::Softmax, columns, false),
         )?;
         group::<bf16>(
             device,
             &mut report,
-            &mut asked,
+            asked,
             (RowFunction::Softmax, columns, false),
         )?;
     }
-    asked.end()?;
     report.write(json)
 }
 
 /// Rows that no cluster holds, by teams and in passes, alone.
-pub(super) fn longest(device: &Device, json: Option<&Path>, only: &[String]) -> Result<()> {
-    let mut asked = Asked::new(only);
+pub(super) fn longest(device: &Device, json: Option<&Path>, asked: &mut Asked<'_>) -> Result<()> {
     let mut report = BenchReport::new("longest-rows", "TB/s", device);
     println!("{}; normal numbers", super::device::PROTOCOL);
     for columns in LONGEST_COLUMNS {
         group::<f32>(
             device,
             &mut report,
-            &mut asked,
+            asked,
             (RowFunction::Softmax, columns, false),
         )?;
         group::<bf16>(
             device,
             &mut report,
-            &mut asked,
+            asked,
             (RowFunction::Softmax, columns, false),
         )?;
     }
-    asked.end()?;
     report.write(json)
 }
 
-pub(super) fn norms(device: &Device, json: Option<&Path>, only: &[String]) -> Result<()> {
-    let mut asked = Asked::new(only);
+pub(super) fn norms(device: &Device, json: Option<&Path>, asked: &mut Asked<'_>) -> Result<()> {
     let mut report = BenchReport::new("norms", "TB/s", device);
     println!("{}; normal numbers", super::device::PROTOCOL);
     for columns in WIDTHS {
         group::<bf16>(
             device,
             &mut report,
-            &mut asked,
+            asked,
             (RowFunction::LogSoftmax, columns, false),
         )?;
         for function in [RowFunction::RmsNorm, RowFunction::LayerNorm] {
-            group::<bf16>(device, &mut report, &mut asked, (function, columns, false))?;
-            group::<bf16>(device, &mut report, &mut asked, (function, columns, true))?;
+            group::<bf16>(device, &mut report, asked, (function, columns, false))?;
+            group::<bf16>(device, &mut report, asked, (function, columns, true))?;
         }
     }
-    asked.end()?;
+    for function in [
+        RowFunction::LogSoftmax,
+        RowFunction::RmsNorm,
+        RowFunction::LayerNorm,
+    ] {
+        for columns in OTHER_WIDTHS {
+            group::<bf16>(device, &mut report, asked, (function, columns, false))?;
+        }
+        for columns in [4096, 16384] {
+            group::<f32>(device, &mut report, asked, (function, columns, false))?;
+            let small = (function, columns, false);
+            group_of::<bf16>(device, &mut report, asked, SMALL, small)?;
+        }
+    }
+    for columns in [1000, 4096, 16384] {
+        let small = (RowFunction::Softmax, columns, false);
+        group_of::<bf16>(device, &mut report, asked, SMALL, small)?;
+    }
     report.write(json)
 }
 
-/// Measures a function with its default plan and with plans around it, and a copy of as many bytes.
+/// A function of rows of a number of columns, and whether it has a residual.
+type RowCase = (RowFunction, i64, bool);
+
+/// Measures a function of [`ELEMENTS`] elements.
 fn group<T: GemmElement>(
     device: &Device,
     report: &mut BenchReport,
     asked: &mut Asked<'_>,
-    (function, columns, with_residual): (RowFunction, i64, bool),
+    case: RowCase,
 ) -> Result<()> {
-    let rows = ELEMENTS / columns;
+    group_of::<T>(device, report, asked, ELEMENTS, case)
+}
+
+/// Measures a function with its default plan and with plans around it, and a copy of as many bytes.
+fn group_of<T: GemmElement>(
+    device: &Device,
+    report: &mut BenchReport,
+    asked: &mut Asked<'_>,
+    elements: i64,
+    (function, columns, with_residual): RowCase,
+) -> Result<()> {
+    let rows = elements / columns;
     let title = format!(
         "{function} {}, {rows} rows of {columns}{}",
         T::NAME,
@@ -205,7 +236,8 @@ fn group<T: GemmElement>(
     let keeping = keeping(&chosen, columns, device.arch());
     let all = around(&chosen, [rows, columns]).into_iter().chain(meetings);
     let all = all.chain(in_turn).chain(in_teams).chain(divided);
-    let all = all.filter(|(_, plan)| !was_slow(plan, columns));
+    let all = all.filter(|(_, plan)| asked.has_others() && !was_slow(plan, columns));
+    let keeping = keeping.into_iter().filter(|_| asked.has_others());
     for (name, plan) in all.chain(keeping) {
         let fits = |problem: &RowwiseProblem| plan.takes(problem);
         let mut measured = calls.iter();
@@ -228,7 +260,10 @@ fn group<T: GemmElement>(
     for (name, call) in &calls {
         contenders.push(Contender::new(name, |device| call.run(device)));
     }
-    let times = take_turns(device, &contenders, 11, 4)?;
+    let case = json!({
+        "kind": function.to_string(), "type": T::NAME, "extents": [rows, columns], "modes": [1], "residual": with_residual,
+    });
+    let times = asked.take_turns(device, &mut contenders, &case, [11, 4])?;
     let names: Vec<String> = contenders.iter().map(|c| c.name.clone()).collect();
     let bytes = 2.0 * (moved * T::BYTES) as f64 / 1e6;
     report.group(&format!("{title}: {chosen}"), &names, &times, bytes);

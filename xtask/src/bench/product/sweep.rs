@@ -101,10 +101,14 @@ pub(crate) struct Sweep {
     /// without `--random ..`, or `bench ranks FILE` with `--ranks ..` or `--timeline` wrote; nothing is measured.
     #[arg(long, requires = "svg", conflicts_with_all = ["shapes", "random"])]
     plot: Option<PathBuf>,
-    /// Measure only what has this text in its name, of the benches `reduce`, `rows`, `long-rows`, `longest-rows` and `norms`, such as
+    /// Measure only what has this text in its name, of the benches of rows, reductions, maps and quantisation, such as
     /// `layer norm bf16, 4096 rows of 16384`; it may be given several times.
     #[arg(long, requires = "name", conflicts_with = "of_shapes")]
     only: Vec<String>,
+    /// Measure the default plans of those benches beside PyTorch, eager and compiled: the script that runs it, which is
+    /// `gpu/bench/beside_torch.py`. Its process and this one take turns on the device.
+    #[arg(long, requires = "name", conflicts_with = "of_shapes")]
+    torch: Option<PathBuf>,
     /// Stop before the next shape after this number of seconds.
     #[arg(long)]
     seconds: Option<u64>,
@@ -176,6 +180,11 @@ impl Sweep {
     /// Returns the texts of which a group has one in its name; none if all groups are measured.
     pub(in crate::bench) fn only(&self) -> &[String] {
         &self.only
+    }
+
+    /// Returns the script that runs PyTorch beside the default plans.
+    pub(in crate::bench) fn torch(&self) -> Option<&Path> {
+        self.torch.as_deref()
     }
 
     /// Returns the folder of the drawings.
