@@ -5,10 +5,18 @@ use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use colex_atom::Ty;
 use colex_gpu::cuda::RawStream;
 use colex_gpu::cuda::cudarc::driver::{CudaContext, CudaGraph, CudaStream, sys};
+use colex_gpu::elementwise::{Gather, Map, MapExpression, Pairing, Rotary};
 use colex_gpu::kernels::{GemmProblem, Operand, View, ViewMut, reference};
-use colex_gpu::{Attention, Device, Error, Gemm, copy, gemm, transpose};
+use colex_gpu::quantise::Quantise;
+use colex_gpu::reduce::scan::Scan;
+use colex_gpu::reduce::top_k::TopK;
+use colex_gpu::reduce::{Reduce, ReduceFunction};
+use colex_gpu::rowwise::{RowFunction, Rowwise};
+use colex_gpu::{Attention, Buffer, Device, Element, Error, Gemm, copy, gemm, softmax, transpose};
+use colex_layout::Layout;
 use half::bf16;
 use libloading::Library;
 
@@ -183,6 +191,173 @@ pub(super) fn replayed(device: &Device) -> Result<String> {
         "{} calls in a graph, {REPLAYS} replays with other data, equal to the calls",
         works.len()
     ))
+}
+
+/// Captures functions of rows, reductions, selections, cumulative sums, maps, gathers, rotary embeddings and quantisation into a graph of
+/// the program's, and runs that with other data each time: the bits are those of the same calls outside of a graph.
+pub(super) fn replayed_without_products(device: &Device) -> Result<String> {
+    if device.is_simulator() {
+        return Ok("none on the simulator".to_string());
+    }
+    let context = CudaContext::new(0)?;
+    let stream = context.new_stream()?;
+    let device = &Device::from_cuda(context, stream.clone())?;
+    let (rows, columns, long) = (256_i64, 1024, 1 << 19);
+    let (shape, count) = ((rows, columns), (rows * columns) as usize);
+    let (of_long, many) = ((2_i64, long), 2 * long as usize);
+    let inputs: [Buffer<bf16>; 3] = [
+        device.uninitialised(count)?,
+        device.uninitialised(count)?,
+        device.uninitialised(columns as usize)?,
+    ];
+    let [x, residual, weight] = &inputs;
+    let wide = device.uninitialised::<f32>(many)?;
+    let drawn: Vec<i32> = (0..rows as i32).map(|i| i * 37 % rows as i32).collect();
+    let names = device.upload(&drawn)?;
+
+    let halved = |count: usize| device.poisoned::<bf16>(count);
+    let narrow = [
+        halved(count)?,
+        halved(count)?,
+        halved(count)?,
+        halved(columns as usize)?,
+        halved(count)?,
+        halved(count)?,
+        halved(count)?,
+    ];
+    let singles_of = |count: usize| device.poisoned::<f32>(count);
+    let long_results = [
+        singles_of(many)?,
+        singles_of(many)?,
+        singles_of(1)?,
+        singles_of(2 * 64)?,
+        singles_of(rows as usize)?,
+        singles_of(1)?,
+    ];
+    let whole = |count: usize| device.poisoned::<i32>(count);
+    let places = [whole(rows as usize)?, whole(2 * 64)?];
+    let bytes = [device.poisoned::<u8>(count)?, device.poisoned::<u8>(count)?];
+    let [
+        mut y,
+        mut normed,
+        mut sum,
+        mut sums,
+        mut mapped,
+        mut gathered,
+        mut turned,
+    ] = narrow.clone();
+    let [
+        mut long_y,
+        mut scanned,
+        mut total,
+        mut best,
+        mut scales,
+        mut scale,
+    ] = long_results.clone();
+    let [mut most, mut best_places] = places.clone();
+    let [mut by_rows, mut by_tensor] = bytes.clone();
+
+    let (xv, rv) = (x.view(shape)?, residual.view(shape)?);
+    let wv = wide.view(of_long)?;
+    let y = y.view_mut(shape)?;
+    let weights = weight.view((columns,))?;
+    let normed = normed.view_mut(shape)?;
+    let summed = sum.view_mut(shape)?;
+    let norm = Rowwise::new(RowFunction::LayerNorm, &xv, &normed).weight(&weights);
+    let norm = norm.residual(&rv, &summed).prepare()?;
+    let long_y = long_y.view_mut(of_long)?;
+    let long_softmax = Rowwise::new(RowFunction::Softmax, &wv, &long_y).prepare()?;
+    let along_first = Reduce::new(ReduceFunction::Sum, &xv, &[0], &sums.view_mut((columns,))?);
+    let along_first = along_first.prepare()?;
+    let all = Reduce::new(ReduceFunction::Sum, &wv, &[0, 1], &total.view_mut((1,))?).prepare()?;
+    let most = most.view_mut((rows,))?;
+    let scan = Scan::new(&wv, 1, &scanned.view_mut(of_long)?).prepare()?;
+    let best = TopK::new(
+        &wv,
+        1,
+        &best.view_mut((2, 64))?,
+        &best_places.view_mut((2, 64))?,
+    );
+    let best = best.prepare()?;
+    let gelu = MapExpression::new(|m| {
+        let gelu = (m.tensor("x", Ty::Bf16) + m.tensor("r", Ty::Bf16)).gelu();
+        m.output("y", gelu);
+    })?;
+    let mapped = mapped.view_mut(shape)?;
+    let map = Map::new(&gelu).input("x", &xv).input("r", &rv);
+    let map = map.output("y", &mapped);
+    let gather = Gather::new(&xv, &names.view(rows)?, &gathered.view_mut(shape)?).prepare()?;
+    let heads = (1_i64, 8, rows, 128);
+    let of_heads = Layout::new(heads, (0, 128, columns, 1))?;
+    let turned = ViewMut::new(&mut turned, &of_heads)?;
+    let rotary = Rotary::new(Pairing::Halves, &View::new(x, &of_heads)?, &turned);
+    let (by_rows, scales) = (by_rows.view_mut(shape)?, scales.view_mut(rows)?);
+    let of_rows = Quantise::new(Ty::E4m3, &xv, &by_rows).rows(&scales);
+    let (by_tensor, scale) = (by_tensor.view_mut(shape)?, scale.view_mut(1)?);
+    let of_tensor = Quantise::new(Ty::E4m3, &xv, &by_tensor);
+    let of_tensor = of_tensor.tensor_scale(&scale).prepare()?;
+    let works: [CapturedCall<'_>; 13] = [
+        Box::new(|| softmax(&xv, &y)),
+        Box::new(|| norm.run(device)),
+        Box::new(|| long_softmax.run(device)),
+        Box::new(|| along_first.run(device)),
+        Box::new(|| all.run(device)),
+        Box::new(|| Reduce::index(ReduceFunction::ArgMax, &xv, 1, &most).run()),
+        Box::new(|| scan.run(device)),
+        Box::new(|| best.run(device)),
+        Box::new(|| map.run()),
+        Box::new(|| gather.run(device)),
+        Box::new(|| rotary.run()),
+        Box::new(|| of_rows.run()),
+        Box::new(|| of_tensor.run(device)),
+    ];
+    let write = |seed: usize| -> Result<()> {
+        for (at, memory) in inputs.iter().enumerate() {
+            memory.write(&halves(memory.len(), seed + 3 * at))?;
+        }
+        Ok(wide.write(&singles(wide.len(), seed))?)
+    };
+    let results = || -> Result<Vec<Vec<u8>>> {
+        let mut all = Vec::new();
+        narrow.iter().try_for_each(|of| taken(of, &mut all))?;
+        long_results.iter().try_for_each(|of| taken(of, &mut all))?;
+        places.iter().try_for_each(|of| taken(of, &mut all))?;
+        bytes.iter().try_for_each(|of| taken(of, &mut all))?;
+        Ok(all)
+    };
+    write(0)?;
+    works.iter().try_for_each(|work| work())?;
+    let graph = captured(&stream, || works.iter().try_for_each(|work| work()))?;
+    let mut last = Vec::new();
+    for round in 0..REPLAYS / 10 {
+        write(round)?;
+        results()?;
+        graph.launch()?;
+        let found = results()?;
+        works.iter().try_for_each(|work| work())?;
+        let expected = results()?;
+        let differs = found.iter().zip(&expected).position(|(a, b)| a != b);
+        ensure!(
+            differs.is_none(),
+            "replay {round} has other results than the calls: output {differs:?}"
+        );
+        ensure!(
+            found != last,
+            "replay {round} has the results of the one before"
+        );
+        last = found;
+    }
+    Ok(format!(
+        "{} calls in a graph, {} replays with other data, equal to the calls",
+        works.len(),
+        REPLAYS / 10
+    ))
+}
+
+/// Takes the bytes of an output and poisons it.
+fn taken<T: Element>(memory: &Buffer<T>, all: &mut Vec<Vec<u8>>) -> Result<()> {
+    all.push(T::to_bytes(&memory.download()?));
+    Ok(memory.fill_bytes(0xff)?)
 }
 
 /// The graph of some work, captured from a stream of `cudarc`.

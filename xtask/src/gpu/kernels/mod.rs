@@ -91,6 +91,7 @@ const CHECKS: &[Check] = &[
     Check { name: "a program's own slices", run: copies::own_slices },
     Check { name: "a product of its slices", run: products::own_slices },
     Check { name: "calls in a graph", run: capture::replayed },
+    Check { name: "calls in a graph that are no products", run: capture::replayed_without_products },
     Check { name: "threads and contexts", run: capture::threads },
 ];
 
