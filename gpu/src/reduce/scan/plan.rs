@@ -72,6 +72,10 @@ const MOST_ITEMS: i64 = 64;
 /// The blocks of a launch up to which sums are divided.
 const SHARING_BLOCKS: i64 = 2112;
 
+/// The bytes of accesses that are under way at once from which on threads that have their own sums are as fast as the memory: sums are not
+/// divided then, since parts are read twice.
+const ENOUGH_BYTES: i64 = 4 << 20;
+
 /// The least turns of a part, and the most parts.
 const LEAST_TURNS: i64 = 4;
 const PARTS: i64 = 128;
@@ -79,7 +83,7 @@ pub(crate) const MOST_PARTS: i64 = 65535;
 
 impl ScanPlan {
     /// Returns the plan of a problem: accesses of 16 bytes where the tensors allow them, and as many parts as fill a GPU if there
-    /// are few sums.
+    /// are few sums. Threads that have their own sums share none if 4 MiB are under way without parts.
     pub fn fastest(problem: &ScanProblem) -> ScanPlan {
         let operands = problem.operands();
         let vector = operands.vector;
@@ -113,6 +117,11 @@ impl ScanPlan {
             }
         };
         let [x, y, _] = plan.grid(problem);
+        let size = i64::from(operands.ty.bits()) / 8;
+        let of_block = product([plan.threads(), plan.accesses, vector, size]);
+        if problem.keeps_inner && product([x, y, of_block]) >= ENOUGH_BYTES {
+            return plan;
+        }
         let wanted = (SHARING_BLOCKS / x.saturating_mul(y).max(1)).min(PARTS);
         let all = plan.all_turns(problem);
         let parts = wanted.min(all / LEAST_TURNS);

@@ -12,6 +12,7 @@ use colex_gpu::kernels::{GemmProblem, View, ViewMut};
 use colex_gpu::{Device, Repeats, Timing};
 use colex_layout::Layout;
 use colex_proof::cublaslt::Opponent;
+use colex_sched::pipeline::Schedule;
 use half::bf16;
 use serde_json::json;
 
@@ -45,6 +46,14 @@ pub(in crate::bench) fn run(device: &Device, json: Option<&Path>) -> Result<()> 
         .try_for_each(|shape| one(device, shape, &mut lines))
 }
 
+/// The plan whose consumers take tiles in turn.
+fn in_turn(plan: GemmPlan) -> GemmPlan {
+    GemmPlan {
+        schedule: Schedule::Pingpong,
+        ..plan
+    }
+}
+
 /// The plans beside the usual one.
 fn variants(usual: GemmPlan) -> Vec<GemmPlan> {
     let of = |[m, n]: [i64; 2], warps: i64, cluster: [i64; 3], stages: i64| GemmPlan {
@@ -53,6 +62,8 @@ fn variants(usual: GemmPlan) -> Vec<GemmPlan> {
         cluster,
         stages,
         swap: false,
+        split: 1,
+        undivided: 0,
         ..usual
     };
     vec![
@@ -62,6 +73,9 @@ fn variants(usual: GemmPlan) -> Vec<GemmPlan> {
         of([128, 96], 2, [2, 1, 1], 5),
         of([64, 128], 1, [2, 1, 1], 5),
         of([64, 64], 1, [1, 1, 1], 8),
+        in_turn(of([128, 96], 1, [2, 1, 1], 4)),
+        in_turn(of([128, 96], 1, [1, 2, 1], 4)),
+        in_turn(of([128, 64], 1, [2, 1, 1], 5)),
     ]
 }
 
