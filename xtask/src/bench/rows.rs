@@ -252,7 +252,7 @@ fn group_of<T: GemmElement>(
         output.fill_bytes(0xff)?;
         call.run(device)?;
         let parts = [&input, &residual, &weight, &bias, &output];
-        check(function, parts, columns, with_residual, name)?;
+        check(function, parts, [rows, columns], with_residual, name)?;
     }
     let mut contenders = vec![Contender::new("copy of as many bytes", |device| {
         copy.run(device)
@@ -702,11 +702,10 @@ fn in_teams(problem: &RowwiseProblem, device: &Device) -> Vec<(String, RowwisePl
 fn check<T: GemmElement>(
     function: RowFunction,
     [input, residual, weight, bias, output]: [&colex_gpu::Buffer<T>; 5],
-    columns: i64,
+    [rows, columns]: [i64; 2],
     with_residual: bool,
     name: &str,
 ) -> Result<()> {
-    let rows = ELEMENTS / columns;
     let of = |buffer: &colex_gpu::Buffer<T>, row: i64| -> Result<Vec<f64>> {
         let part = buffer.slice((row * columns) as usize..((row + 1) * columns) as usize)?;
         Ok(part.download()?.into_iter().map(T::to_f64).collect())
