@@ -7,6 +7,7 @@ use colex_layout::{IntoTiler, Layout, layout};
 use colex_tiled::{Operand, TiledMma};
 
 use super::batch::BatchForm;
+use super::epilogue::sm90::columns as part_columns;
 use super::epilogue::split_sum;
 use super::epilogue::terms::KernelEpilogue;
 use super::family::Numbers;
@@ -399,8 +400,8 @@ impl GemmPlan {
         arch: Arch,
     ) -> Result<TensorKernel, crate::Error> {
         self.check_kernel(arch)?;
-        if self.columns != 0 && !(batch.is_one() && epilogue.is_none()) {
-            let why = "the plan's kernel has several widths: it computes one product, without an epilogue of the caller";
+        if self.columns != 0 && !batch.is_one() {
+            let why = "the plan's kernel has several widths: it computes one product";
             return Err(crate::error::flag(why.to_string()));
         }
         let launched = self.launched();
@@ -523,6 +524,12 @@ impl GemmPlan {
         let widest = self.tile[1];
         let all = (1..=widest / WIDTH).map(|number| number * WIDTH);
         (self.columns != 0).then(|| all.filter(|width| 2 * width > widest).collect())
+    }
+
+    /// The columns of a part of C, of which the width of a tile is a multiple where a kernel for several widths has an epilogue of the
+    /// caller: each formula is there once, and no columns are left behind the last whole part.
+    pub(crate) fn part_columns(&self) -> i64 {
+        part_columns(&self.launched().stored()).unwrap_or(WIDTH)
     }
 
     /// The clusters' tiles of a problem.

@@ -425,6 +425,11 @@ impl GemmPlan {
             return Err(ErrorKind::PlanWhole { what, tile, extent }.into());
         }
         self.check_parts(&call_problem)?;
+        if self.columns != 0 && problem.epilogue.is_some() {
+            let of_part = self.part_columns();
+            let what = "number of columns of a tile with an epilogue of the caller";
+            self.number(what, self.columns, of_part..=self.tile[1], of_part)?;
+        }
         self.check_tiles(&problem)
     }
 

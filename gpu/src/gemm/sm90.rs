@@ -717,7 +717,14 @@ fn build(
         ..WarpSpecialized::cooperative(plan.stages as usize, 1, 8)
     };
     let mma = plan.tiled_mma()?;
-    let narrower = plan.widths().unwrap_or_default().into_iter();
+    let widths = plan.widths().map(|mut widths| {
+        if epilogue.is_own {
+            let of_part = plan.part_columns();
+            widths.retain(|width| width % of_part == 0);
+        }
+        widths
+    });
+    let narrower = widths.iter().flatten().copied();
     let narrower = narrower.filter(|width| *width < plan.tile[1]).map(|width| {
         let [m, _, k] = plan.tile;
         let narrow = GemmPlan {
@@ -749,7 +756,12 @@ fn build(
         ([_, _, 1], 1) => landing_buffers(&stored, room),
         _ => landing_buffers(&stored, 0),
     });
-    let output = StorePath::new(&mut k, &stored, &batch, (&stored_mma, buffers))?;
+    let output = StorePath::new(
+        &mut k,
+        (&stored, epilogue.is_own),
+        &batch,
+        (&stored_mma, buffers),
+    )?;
     let sizes = ["m", "n", "k"].map(|name| k.index_argument(name, 1..MOST_EXTENT + 1));
     let products = batch.arguments(&mut k);
     let first_chunk = batch.chunks.map(|of| {
@@ -774,7 +786,7 @@ fn build(
         let adds = plan.division == Division::SplitKFixup;
         (sum, adds.then(|| Fixup::declare(&mut k, plan)))
     });
-    let widths = plan.widths().map(|widths| {
+    let widths = widths.map(|widths| {
         let units = widths.iter().map(|width| width / WIDTH);
         let (least, most) = (units.clone().min(), units.max());
         let range = least.unwrap_or(1)..most.unwrap_or(1) + 1;

@@ -24,7 +24,7 @@ use crate::method::GemmMethod;
 use colex_sched::pipeline::Schedule;
 use colex_tiled::Operand;
 
-use list::{IN_WIDTHS, MAPPED, Row, UNMAPPED, WITH_EPILOGUE};
+use list::{GATED, IN_WIDTHS, IN_WIDTHS_WITH_EPILOGUE, MAPPED, Row, UNMAPPED, WITH_EPILOGUE};
 pub(in crate::gemm) use tune::tuned;
 
 /// The most stages that a plan of the list has: more hide no latency.
@@ -130,6 +130,25 @@ impl GemmPlan {
         GemmPlan::listed(operands, arch, ListKind::One)
     }
 
+    /// Returns the plans that a call of one product with an epilogue chooses among: the
+    /// [`candidates_of_one`](Self::candidates_of_one) in the widths of whole parts of C, and the plan that
+    /// [`candidates_with_epilogue`](Self::candidates_with_epilogue) have of their own.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::kernels::Major;
+    /// use colex_gpu::kernels::gemm::{GemmPlan, Operands};
+    ///
+    /// let majors = [Major::Second; 3];
+    /// let operands = Operands { ab: Ty::Bf16, c: Ty::Bf16, majors, vectors: [8; 3], beta: false, gated: false };
+    /// let plans = GemmPlan::candidates_of_one_with_epilogue(operands, Arch::Sm90a);
+    /// let of_128_rows = plans.iter().filter(|plan| plan.tile[0] == 128 && !plan.swap && plan.columns != 0);
+    /// assert!(of_128_rows.map(|plan| plan.columns).eq([256, 192]));
+    /// ```
+    pub fn candidates_of_one_with_epilogue(operands: Operands, arch: Arch) -> Vec<GemmPlan> {
+        GemmPlan::listed(operands, arch, ListKind::OneWithEpilogue)
+    }
+
     fn listed(operands: Operands, arch: Arch, kind: ListKind) -> Vec<GemmPlan> {
         if operands != operands.possible() {
             return Vec::new();
@@ -139,16 +158,28 @@ impl GemmPlan {
         let usual = GemmPlan::new(method.unwrap_or(GemmMethod::Simt), operands);
         let rows: &[Row] = match usual.method {
             GemmMethod::Hopper => match kind {
-                ListKind::WithEpilogue if is_stored_along_n(&operands) => &WITH_EPILOGUE,
+                _ if operands.gated && is_stored_along_n(&operands) => &GATED,
                 ListKind::One if has_widths(&operands) => &IN_WIDTHS,
-                _ => &MAPPED,
+                ListKind::OneWithEpilogue if has_widths(&operands) => &IN_WIDTHS_WITH_EPILOGUE,
+                ListKind::WithEpilogue | ListKind::OneWithEpilogue
+                    if is_stored_along_n(&operands) =>
+                {
+                    &WITH_EPILOGUE
+                }
+                ListKind::Plain
+                | ListKind::One
+                | ListKind::WithEpilogue
+                | ListKind::OneWithEpilogue => &MAPPED,
             },
             GemmMethod::Ampere if operands.ab.bits() == 16 && takes_hopper(operands.ab, arch) => {
                 &UNMAPPED
             }
             _ => return vec![usual],
         };
-        let plans = rows.iter().flat_map(|row| row.plans(operands, arch));
+        let has_own = matches!(kind, ListKind::WithEpilogue | ListKind::OneWithEpilogue);
+        let plans = rows
+            .iter()
+            .flat_map(|row| row.plans(operands, arch, has_own));
         plans
             .filter(|plan| plan.check_kernel(arch).is_ok())
             .collect()
@@ -163,15 +194,19 @@ enum ListKind {
     One,
     /// Of products with an epilogue of the caller.
     WithEpilogue,
+    /// Of one product with an epilogue of the caller.
+    OneWithEpilogue,
 }
 
 impl ListKind {
     fn of(problem: &GemmProblem) -> ListKind {
-        match problem.epilogue {
-            // TMA stores whole vectors of C.
-            None if problem.alone && problem.batch == 1 && problem.n % 8 == 0 => ListKind::One,
-            None => ListKind::Plain,
-            Some(_) => ListKind::WithEpilogue,
+        // TMA stores whole vectors of C.
+        let is_one = problem.alone && problem.batch == 1 && problem.n % 8 == 0;
+        match (problem.epilogue, is_one) {
+            (None, true) => ListKind::One,
+            (None, false) => ListKind::Plain,
+            (Some(_), true) => ListKind::OneWithEpilogue,
+            (Some(_), false) => ListKind::WithEpilogue,
         }
     }
 }
@@ -181,14 +216,14 @@ fn is_stored_along_n(operands: &Operands) -> bool {
     let has_16_bits = [operands.ab, operands.c].iter().all(|ty| ty.bits() == 16);
     let c = Operand::C;
     let is_along_n = operands.major(c) == Major::Second && operands.vector(c) == 8;
-    has_16_bits && is_along_n && !operands.gated
+    has_16_bits && is_along_n
 }
 
 /// Whether the kernels for several widths are measured for such operands.
 fn has_widths(operands: &Operands) -> bool {
     let [a, b] = [Operand::A, Operand::B].map(|of| operands.major(of));
     let is_along_k = (a, b) == (Major::Second, Major::Second);
-    is_stored_along_n(operands) && is_along_k && !operands.beta
+    is_stored_along_n(operands) && is_along_k && !operands.beta && !operands.gated
 }
 
 /// Whether Hopper's kernel multiplies elements of a type on an architecture.

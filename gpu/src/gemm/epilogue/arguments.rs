@@ -513,6 +513,7 @@ impl<'a> Given<'a> {
             epilogue,
             forms,
             awaits: words.is_some(),
+            is_own: true,
         };
         let arguments = EpilogueArguments {
             kernel,

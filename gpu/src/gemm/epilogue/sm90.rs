@@ -75,6 +75,8 @@ pub(crate) struct Staged {
     mma: TiledMma,
     /// For the tiles of groups that have rows of other groups, and for the columns of a tile behind its last whole part.
     by_threads: Option<(Tensor, Direct)>,
+    /// Whether the columns of each tile are whole parts, where the launch decides how many there are.
+    is_of_parts: bool,
 }
 
 /// Columns of a part: a power of two that divides the tile's, of 32 to 128 bytes. None if there is none. Beside more than 128 sums, a
@@ -123,9 +125,10 @@ pub(crate) fn shared_bytes(plan: &GemmPlan) -> i64 {
 }
 
 impl StorePath {
+    /// `has_own` says whether the caller gives the epilogue.
     pub(crate) fn new(
         k: &mut Builder,
-        plan: &GemmPlan,
+        (plan, has_own): (&GemmPlan, bool),
         batch: &BatchForm,
         (mma, landing): (&TiledMma, Option<i64>),
     ) -> Result<StorePath, Error> {
@@ -170,6 +173,7 @@ impl StorePath {
             copies: FragmentCopies::new(plan, mma)?,
             mma: mma.clone(),
             by_threads,
+            is_of_parts: has_own,
         })))
     }
 
@@ -394,6 +398,8 @@ impl ThreadEpilogue<'_> {
         for part in 0..Self::ahead(staged) {
             // The stores of the tile before that came behind the last one from this buffer.
             let later = match self.parts(staged) - 1 - part {
+                // How many these were, the launch decides.
+                _ if at.columns.is_some() => 0,
                 before @ 0.. if staged.buffers > BUFFERS => before % staged.buffers,
                 _ => 0,
             };
@@ -419,19 +425,36 @@ impl ThreadEpilogue<'_> {
             self.buffer(staged, part),
             self.barrier(staged, landed, part),
         );
-        k.if_(self.leads, |k| {
+        let load = |k: &mut Builder| {
             let mut place = self.place(staged, at, part);
-            let map = match terms.landed() {
-                Some(map) => {
+            let map = match (terms.landed(), &at.columns) {
+                (Some(map), columns) => {
                     // It has no modes of a batch.
                     place.truncate(2);
-                    map
+                    match columns {
+                        Some((first, _)) => &map.offset_by((0, first)),
+                        None => map,
+                    }
                 }
-                None => &staged.map_of(at),
+                (None, _) => &staged.map_of(at),
             };
             k.arrive_expect(&full, map.tile_bytes());
             k.tma_load(map, place, &buffer, &full);
+        };
+        k.if_(self.leads, |k| match self.exists(k, staged, at, part) {
+            Some(exists) => {
+                // The phase of a part that the tile does not have ends at once, so that those of all tiles alternate alike.
+                k.if_else(exists, load, |k| k.arrive(&full));
+            }
+            None => load(k),
         });
+    }
+
+    /// Whether a tile has a part, where the launch decides how many columns it has.
+    fn exists(&self, k: &mut Builder, staged: &Staged, at: &TilePlace, part: i64) -> Option<Cond> {
+        let (_, width) = at.columns.as_ref()?;
+        let first = part % self.parts_along_n(staged) * staged.columns;
+        Some(k.less(&first.into(), width))
     }
 
     /// Loads what a part takes of vectors of the epilogue, if the tile has a part of that number and is stored in parts.
@@ -498,6 +521,17 @@ impl ThreadEpilogue<'_> {
                         // The loads for a part are under way while the thread computes the part before.
                         let then = self.load_early(k, at, part + 1, terms);
                         match &at.columns {
+                            Some(_) if staged.is_of_parts => {
+                                let exists = self.exists(k, staged, at, part);
+                                let exists = exists.expect("invariant: the launch has a width");
+                                let store = |k: &mut Builder| {
+                                    self.store_part(k, staged, acc, (at, part), terms, early);
+                                };
+                                k.if_else(exists, store, |k| {
+                                    let next = part + Self::ahead(staged);
+                                    self.bring(k, staged, at, (next, 0), terms);
+                                });
+                            }
                             Some((_, width)) => {
                                 let part = (at, part);
                                 self.store_within(k, staged, acc, part, width, (terms, early));

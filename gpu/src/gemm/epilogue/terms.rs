@@ -29,6 +29,8 @@ pub(crate) struct KernelEpilogue {
     pub(crate) forms: Vec<Form>,
     /// Whether it waits for flags before it reads them.
     pub(crate) awaits: bool,
+    /// Whether the caller gives it. A kernel for several widths has those of whole parts of C then.
+    pub(crate) is_own: bool,
 }
 
 /// The facts about a tensor that a kernel is built from.
@@ -160,6 +162,7 @@ impl KernelEpilogue {
                 .expect("invariant: the types of a checked plan have this epilogue"),
             forms: Vec::new(),
             awaits: false,
+            is_own: false,
         }
     }
 
@@ -169,6 +172,7 @@ impl KernelEpilogue {
             epilogue: self.epilogue.turned(),
             forms: self.forms.iter().map(Form::turned).collect(),
             awaits: self.awaits,
+            is_own: self.is_own,
         }
     }
 
@@ -185,8 +189,7 @@ impl KernelEpilogue {
     /// The number of the tensor that TMA brings to where C is staged, among those that are read: the first one of C's type and order
     /// that a tensor map describes, if the old C does not come there. The kernel that adds parts of K stages nothing.
     pub(crate) fn landing(&self, plan: &GemmPlan) -> Option<usize> {
-        let has_widths = plan.columns != 0;
-        if plan.operands.beta || plan.split > 1 || has_widths || !plan.stages_c() {
+        if plan.operands.beta || plan.split > 1 || !plan.stages_c() {
             return None;
         }
         let along = match plan.operands.major(Operand::C) {

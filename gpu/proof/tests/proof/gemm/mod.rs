@@ -11,6 +11,7 @@ mod stores;
 mod stream_k;
 mod transposed;
 mod widths;
+mod widths_with_epilogues;
 
 use colex_atom::{Arch, Ty};
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
