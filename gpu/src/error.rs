@@ -120,7 +120,8 @@ impl Error {
                 RowwiseError::Asynchronous { .. }
                 | RowwiseError::Bulk { .. }
                 | RowwiseError::Gaps { .. }
-                | RowwiseError::Spans { .. },
+                | RowwiseError::Spans { .. }
+                | RowwiseError::Beside,
             )
             | ErrorKind::Reduce(ReduceError::Stored { .. } | ReduceError::Gaps { .. }) => {
                 PlanRefusal::Vector
@@ -873,6 +874,8 @@ pub(crate) enum RowwiseError {
         "{layout} has a mode with several strides: each mode of a tensor of rows must have one, so give its parts as modes"
     )]
     Modes { layout: String },
+    #[error("mode {mode} is named, and the tensors have {rank} modes: they are counted from 0")]
+    Mode { mode: usize, rank: usize },
     #[error("a stride of {what} is {stride}: it must be at most {most} in size")]
     Stride {
         what: &'static str,
@@ -920,6 +923,11 @@ pub(crate) enum RowwiseError {
          the one before it ends, and have at most {most} elements"
     )]
     Spans { most: i64 },
+    #[error(
+        "the plan's rows lie beside each other: a mode of the rows must have the stride 1 in every tensor with rows, and columns another \
+         one"
+    )]
+    Beside,
     #[error(
         "the plan's threads take staged rows of more than {full} columns, and the call has {columns}: fewer accesses take it"
     )]

@@ -312,7 +312,8 @@ impl<'a, T: GemmElement> Rowwise<'a, T> {
     /// new shape assembles none in the middle of a request. Returns the number of kernels; lengths that share one need it once.
     ///
     /// The other calls differ in their extents alone: they have the same tensors of the same type, at addresses that are multiples of as
-    /// many bytes, and their rows lie one after the other without gaps. A device keeps the last 256 kernels of functions of rows.
+    /// many bytes, and their rows lie one after the other without gaps. If a mode of the rows has the stride 1 in place of the columns, the
+    /// other calls have the same rows. A device keeps the last 256 kernels of functions of rows.
     ///
     /// ```
     /// use colex_atom::Arch;
@@ -337,13 +338,16 @@ impl<'a, T: GemmElement> Rowwise<'a, T> {
             return Ok(0);
         };
         let columns = columns.into_iter().filter(|columns| *columns > 0);
-        // Rows of too many elements are not regarded as one mode.
+        // Rows of too many elements are not regarded as one mode. The plan of rows beside each other depends on their number.
         let of_rows = |columns: i64| {
+            if problem.beside().is_some() {
+                return vec![problem.with_columns(columns)];
+            }
             let many = (MOST_SHIFTED / columns).saturating_add(1).min(MOST);
-            [1, 2, many].map(|rows| [rows, columns])
+            let extents = [1, 2, many].map(|rows| [rows, columns]);
+            extents.map(|extents| problem.with_extents(extents)).into()
         };
-        let problems = columns.flat_map(of_rows).map(|extents| {
-            let problem = problem.with_extents(extents);
+        let problems = columns.flat_map(of_rows).map(|problem| {
             problem.check()?;
             Ok(Some(problem))
         });
@@ -453,6 +457,10 @@ impl Planned for RowwisePlan {
         if !default.is_ok_and(|default| default == *self) {
             return None;
         }
+        if let RowStorage::Turned { .. } = self.storage {
+            // The rates of the memory are no reason for it.
+            return None;
+        }
         let rate = device.rates().memory() as f64 / 1e6;
         if let RowStorage::Divided { .. } = self.storage {
             return Some(format!(
@@ -490,8 +498,25 @@ impl Planned for RowwisePlan {
         let read = self.operands.tensors().filter(is_read).count() as i64;
         // Accesses beyond a row ask for nothing.
         let share = div_up(problem.columns(), product([self.threads, self.blocks]));
-        let own = product([self.vector, self.accesses]).min(share);
-        let layouts = problem.layouts().unwrap_or_default();
+        let own = match self.storage {
+            RowStorage::Turned { .. } => product([self.vector, self.accesses.min(share)]),
+            _ => product([self.vector, self.accesses]).min(share),
+        };
+        let is_turned = matches!(self.storage, RowStorage::Turned { .. });
+        let layouts = if is_turned {
+            problem.turned_layouts()
+        } else {
+            problem.layouts()
+        };
+        let layouts = layouts.unwrap_or_default();
+        let turned = |lane: i64| {
+            let across = self.across().max(1);
+            [
+                0,
+                lane / across,
+                (lane % across).saturating_mul(self.vector),
+            ]
+        };
         let place = |lane: i64| {
             let (threads, columns) = (self.threads.max(1), problem.columns().max(1));
             let of_span = lane.saturating_mul(self.vector);
@@ -504,6 +529,7 @@ impl Planned for RowwisePlan {
             RowStorage::Registers
             | RowStorage::Shifted
             | RowStorage::Staged
+            | RowStorage::Turned { .. }
             | RowStorage::Passes { kept: 0 } => 1,
             // A thread asks for the tile itself if none is ahead.
             RowStorage::Ahead { rows, .. } => rows.max(1),
@@ -521,7 +547,12 @@ impl Planned for RowwisePlan {
             blocks: self.grid(problem),
             launches: 1,
         };
-        traffic.touching(first_access(layouts.first(), place), size, self.vector)
+        let first = if is_turned {
+            first_access(layouts.first(), turned)
+        } else {
+            first_access(layouts.first(), place)
+        };
+        traffic.touching(first, size, self.vector)
     }
 
     fn neighbours(&self, problem: &RowwiseProblem) -> Vec<RowwisePlan> {
@@ -536,6 +567,9 @@ impl Planned for RowwisePlan {
             let rows = steps(plan.rows).map(|rows| RowwisePlan { rows, ..plan });
             return threads.into_iter().chain(rows).collect();
         }
+        if let RowStorage::Turned { again } = plan.storage {
+            return self.turned_neighbours(problem, again);
+        }
         let accesses = steps(plan.accesses).map(|accesses| RowwisePlan { accesses, ..plan });
         let threads = steps(plan.threads).map(|threads| RowwisePlan { threads, ..plan });
         let storage = match plan.storage {
@@ -545,6 +579,7 @@ impl Planned for RowwisePlan {
             | RowStorage::Teams { .. }
             | RowStorage::Divided { .. }
             | RowStorage::Staged
+            | RowStorage::Turned { .. }
             | RowStorage::Shifted => RowStorage::Passes { kept: 0 },
             RowStorage::Passes { .. } => RowStorage::Registers,
         };
@@ -598,7 +633,10 @@ impl Planned for RowwisePlan {
             });
             layouts.collect::<Result<_, _>>()?
         } else {
-            problem.layouts()?
+            match plan.storage {
+                RowStorage::Turned { .. } => problem.turned_layouts()?,
+                _ => problem.layouts()?,
+            }
         };
         if plan.has_teams() {
             layouts.push(kernel::shifted(plan.team_words())?);

@@ -1,5 +1,5 @@
 //! The kernel of a plan: rows in registers, the next ones on their way to shared memory or not, or rows read in passes. Rows that are
-//! staged in shared memory are those of `staged.rs`.
+//! staged in shared memory are those of `staged.rs`, and rows beside each other those of `turned.rs`.
 //!
 //! Threads share a row in vectors, one beside the other, so that a warp reads consecutive bytes. What the rows of a block have in
 //! common is one partition: every tensor has the same one. The totals of a row go through `reduce_along` of a tile of one
@@ -26,6 +26,7 @@ use super::plan::{
     MOST_SHIFTED, MOST_TEAM_ROWS, RowStorage, RowwisePlan, STREAMED, TEAM_HEADER, TOTALS_WORDS,
 };
 use super::problem::{MOST, RowFunction, RowTensor, RowwiseProblem};
+use super::turned;
 use crate::memory_bound::plan::WARP;
 
 /// A kernel that is being built.
@@ -167,14 +168,15 @@ enum Totals {
 
 /// Builds the kernel.
 pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Error> {
+    if let RowStorage::Turned { again } = plan.storage {
+        return turned::build(plan, arch, again);
+    }
     let operands = &plan.operands;
-    let name = match operands.function {
-        RowFunction::Softmax => "softmax",
-        RowFunction::LogSoftmax => "log_softmax",
-        RowFunction::RmsNorm => "rms_norm",
-        RowFunction::LayerNorm => "layer_norm",
-    };
-    let mut k = Builder::new(name, arch, plan.threads_of_block() as u32);
+    let mut k = Builder::new(
+        name(operands.function),
+        arch,
+        plan.threads_of_block() as u32,
+    );
     if plan.cluster() > 1 {
         k.cluster([plan.cluster() as u32, 1, 1]);
     }
@@ -314,13 +316,42 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
             kept,
             clusters,
         } => row.of_rows_divided(&mut k, [held, kept, clusters]),
-        RowStorage::Passes { .. } => row.of_passes(&mut k),
+        // Turned rows have a kernel of their own.
+        RowStorage::Passes { .. } | RowStorage::Turned { .. } => row.of_passes(&mut k),
     }
     if plan.cluster() > 1 {
         // A block that ends takes its shared memory with it, and another one may still read its totals.
         k.cluster_sync();
     }
     k.finish()
+}
+
+/// The name of a function's kernels.
+pub(super) fn name(function: RowFunction) -> &'static str {
+    match function {
+        RowFunction::Softmax => "softmax",
+        RowFunction::LogSoftmax => "log_softmax",
+        RowFunction::RmsNorm => "rms_norm",
+        RowFunction::LayerNorm => "layer_norm",
+    }
+}
+
+/// Makes numbers of 16 bits others in the eyes of the assembler. Where it knows that they are the same as before, it keeps them in `f32`
+/// from one use to the next and spills: with 64 numbers of 1024 threads up to 96 bytes, and none with this.
+pub(super) fn renew<'b>(k: &mut Builder, ty: Ty, held: impl IntoIterator<Item = &'b Fragment>) {
+    if ty == Ty::F32 {
+        return;
+    }
+    let grid = k.grid_extent(0);
+    let grid = k.operand(&grid);
+    k.emit(|ir| {
+        // 0, since a grid has fewer than 2^31 blocks, which the assembler does not use.
+        let zero = ir.shr(Type::U32, grid, 31);
+        for reg in held.into_iter().flat_map(Fragment::regs) {
+            let same = ir.xor(Type::B32, *reg, zero);
+            ir.mov_to(*reg, same);
+        }
+    });
 }
 
 /// The copy of `bits` bits.
@@ -354,13 +385,13 @@ fn number(k: &mut Builder, value: f64) -> Fragment {
 }
 
 /// The maximum, or 0 where it is -inf, from which nothing may be subtracted.
-fn under(k: &mut Builder, top: &Fragment) -> Fragment {
+pub(super) fn under(k: &mut Builder, top: &Fragment) -> Fragment {
     let is_empty = Expr::from(top).equals(f64::NEG_INFINITY);
     k.map(is_empty.select(0.0, top))
 }
 
 /// The maximum of a thread's numbers and the sum of the powers under it, or under 0 where it is -inf, from such pairs.
-fn joined_powers(k: &mut Builder, [tops, sums]: [Vec<Expr>; 2]) -> [Fragment; 2] {
+pub(super) fn joined_powers(k: &mut Builder, [tops, sums]: [Vec<Expr>; 2]) -> [Fragment; 2] {
     let most = tops.iter().cloned();
     let most = most.reduce(|a, b| Expr::binary(Max, a, b));
     let most = k.map(most.expect("a lane has a pair"));
@@ -1135,7 +1166,7 @@ impl RowKernel<'_> {
                 }
                 let own = k.reduce_warp(Max, &top);
                 let below = under(k, &own);
-                self.renew(k, part);
+                renew(k, self.plan.operands.ty, [&part.held]);
                 let sum = sum_of(k, &|k, piece| {
                     let powers = (wide(piece) - &below).exp();
                     if !keeps {
@@ -1166,7 +1197,7 @@ impl RowKernel<'_> {
             // The check refuses it: groups do not take the rows of a layer norm in turn.
             RowFunction::LayerNorm => return self.of_registers(k, part),
         };
-        self.renew(k, part);
+        renew(k, self.plan.operands.ty, [&part.held]);
         let zero = Index::constant(0);
         let to = self.tensor(RowTensor::Y).expect("there is an output");
         let to = self.part(to, &zero);
@@ -1185,24 +1216,6 @@ impl RowKernel<'_> {
             k.assign(piece, y.to(operands.ty));
             k.copy_in_bounds(&self.copy, piece, &to.at(2, i));
         }
-    }
-
-    /// Makes numbers of 16 bits others in the eyes of the assembler. Where it knows that they are the same as before, it keeps them in `f32`
-    /// from one use to the next and spills: with 64 numbers of 1024 threads up to 96 bytes, and none with this.
-    fn renew(&self, k: &mut Builder, part: &Part) {
-        if self.plan.operands.ty == Ty::F32 {
-            return;
-        }
-        let grid = k.grid_extent(0);
-        let grid = k.operand(&grid);
-        k.emit(|ir| {
-            // 0, since a grid has fewer than 2^31 blocks, which the assembler does not use.
-            let zero = ir.shr(Type::U32, grid, 31);
-            for reg in part.held.regs() {
-                let same = ir.xor(Type::B32, *reg, zero);
-                ir.mov_to(*reg, same);
-            }
-        });
     }
 
     /// Puts -inf in place of the numbers beyond the end of the row, in the type of the tensors.
@@ -1533,7 +1546,7 @@ impl RowKernel<'_> {
                 is_full,
             };
             if number > 0 {
-                self.renew(k, &part);
+                renew(k, self.plan.operands.ty, [&part.held]);
             }
             body(k, &part, &chunk);
             if is_last {

@@ -7,6 +7,7 @@ pub(crate) mod plan;
 pub(crate) mod problem;
 pub mod reference;
 mod staged;
+mod turned;
 
 pub use call::{Rowwise, RowwiseCall, layer_norm, log_softmax, rms_norm, softmax};
 pub use plan::{RowStorage, RowwisePlan};

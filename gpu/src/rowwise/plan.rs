@@ -5,6 +5,7 @@ use core::fmt;
 use colex_atom::{Arch, Ty};
 use colex_device::Rates;
 use colex_ir::launch::Limits;
+use colex_layout::Layout;
 use colex_tensor::TensorKernel;
 
 use super::kernel;
@@ -13,7 +14,7 @@ use crate::error::{Error, RowwiseError};
 use crate::gemm::sm90::clusters_at_once;
 use crate::memory_bound::plan::{
     MOST_THREADS, PlanCheck, WARP, WIDEST, check_operands, check_width, counted, div_up,
-    has_clusters, product,
+    has_clusters, power_up, product, steps,
 };
 
 /// How a kernel divides rows among its threads.
@@ -144,6 +145,14 @@ pub enum RowStorage {
         /// The most clusters of the launch.
         clusters: i64,
     },
+    /// Rows lie beside each other: columns have another stride than 1, and a mode of the rows has the stride 1 in every tensor with rows.
+    /// Vectors are along this mode, and neighbouring threads have neighbouring vectors, so a block has `rows` rows by `rows / vector` threads
+    /// beside each other. Each of these is one of the plan's `threads`, which share a row and have a column at a time.
+    Turned {
+        /// Whether rows are read again for the results, after one pass for all totals. Otherwise the threads have whole rows in
+        /// registers.
+        again: bool,
+    },
     /// The row is read again for the results.
     Passes {
         /// The chunks of each block that shared memory keeps, so that they are read once.
@@ -162,6 +171,7 @@ impl RowStorage {
             | RowStorage::Divided { .. }
             | RowStorage::Staged
             | RowStorage::Shifted => true,
+            RowStorage::Turned { again } => !again,
             RowStorage::Passes { .. } => false,
         }
     }
@@ -175,6 +185,7 @@ impl RowStorage {
             | RowStorage::Divided { .. }
             | RowStorage::Staged
             | RowStorage::Shifted
+            | RowStorage::Turned { .. }
             | RowStorage::Passes { .. } => 1,
         }
     }
@@ -182,7 +193,10 @@ impl RowStorage {
     /// Returns the chunks for which a block has shared memory.
     pub(crate) fn slots(self) -> i64 {
         match self {
-            RowStorage::Registers | RowStorage::Shifted | RowStorage::Staged => 0,
+            RowStorage::Registers
+            | RowStorage::Shifted
+            | RowStorage::Staged
+            | RowStorage::Turned { .. } => 0,
             RowStorage::Ahead { rows, .. } => rows,
             RowStorage::Alternating { slots, .. } | RowStorage::Teams { slots, .. } => slots,
             RowStorage::Divided { kept, .. } => kept,
@@ -201,6 +215,7 @@ impl RowStorage {
             | RowStorage::Teams { .. }
             | RowStorage::Staged
             | RowStorage::Shifted
+            | RowStorage::Turned { .. }
             | RowStorage::Passes { .. } => 1,
         }
     }
@@ -237,6 +252,15 @@ const DIVIDED_THREADS: i64 = 1024;
 const REGISTERS: i64 = 65536;
 const OWN_REGISTERS: i64 = 32;
 const LEAST_REGISTERS: i64 = 64;
+
+/// Rows that lie beside each other: the bytes of a column that a block takes at once, the first ones preferred; the threads of a block, which
+/// hold 64 KiB of its rows, and the least of a block of few columns; the accesses of a thread under way in passes, and the least of a
+/// cluster; and the registers of a thread beside those of its elements. None of these numbers was measured.
+const TURNED_BYTES: [i64; 2] = [128, 64];
+const TURNED_THREADS: i64 = 256;
+const TURNED_LEAST: i64 = 128;
+const TURNED_ACCESSES: i64 = 4;
+const TURNED_REGISTERS: i64 = 56;
 
 /// The most bytes of a divided row that a thread has in registers.
 const DIVIDED_BYTES: i64 = 128;
@@ -443,6 +467,23 @@ impl RowwisePlan {
     /// passes, by the rates of a device. A layer norm, which would have three passes, has a cluster up to 512 KiB. The warps of a softmax
     /// meet once, and those of a layer norm whose rows are in registers, unless accesses are of one element or only few warps share a row.
     /// Rows of fewer than 512 elements of 16 bits that no vector divides are staged in shared memory.
+    ///
+    /// Rows that lie beside each other, as those of a softmax along the first mode of a row-major matrix, have plans of their own
+    /// ([`RowStorage::Turned`]): a block of 256 threads holds 64 KiB of its rows in registers and takes 128 bytes of a column at once, or
+    /// 64. Longer rows have the blocks of a cluster, up to eight, or passes.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::rowwise::{RowFunction, RowwisePlan, RowwiseProblem};
+    ///
+    /// let problem = RowwiseProblem::along(RowFunction::Softmax, Ty::Bf16, &[4096, 16384], 0)?;
+    /// assert_eq!(
+    ///     RowwisePlan::fastest(&problem, Arch::Sm90a)?.to_string(),
+    ///     "softmax bf16, vectors of 8, 64 threads for a row, 32 rows in a block, 16 accesses, clusters of 4 blocks, \
+    ///      turned rows in registers"
+    /// );
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
     ///
     /// [`fastest_on`]: RowwisePlan::fastest_on
     ///
@@ -739,6 +780,7 @@ impl RowwisePlan {
             | RowStorage::Divided { .. }
             | RowStorage::Staged
             | RowStorage::Shifted
+            | RowStorage::Turned { .. }
             | RowStorage::Passes { .. } => self.blocks,
         }
     }
@@ -798,6 +840,7 @@ impl RowwisePlan {
             | RowStorage::Divided { .. }
             | RowStorage::Staged
             | RowStorage::Shifted
+            | RowStorage::Turned { .. }
             | RowStorage::Passes { .. } => 0,
         }
     }
@@ -826,6 +869,9 @@ impl RowwisePlan {
             meets_once: false,
             keeps_weights: false,
         };
+        if let Some(turned) = plan.turned(problem, arch, rates) {
+            return Ok(turned);
+        }
         let is_single = plan.vector == 1;
         let has_residual = operands.has(RowTensor::Residual);
         let [preferred, most] = plan.registers();
@@ -972,6 +1018,95 @@ impl RowwisePlan {
     /// Whether a block may have rows on their way to shared memory: Hopper's shared memory, and vectors of 16 bytes.
     fn has_room(&self, arch: Arch) -> bool {
         has_clusters(arch) && self.vector * self.size() == WIDEST && self.inputs() == 1
+    }
+
+    /// The plan of rows that lie beside each other. Threads beside each other take 128 bytes of a column at once, or 64 where whole rows fit
+    /// into registers so. A block of 256 threads holds 64 KiB of its rows, so that another one beside it moves rows while it meets; longer rows
+    /// have the blocks of a cluster, or are read again. Among these, the first plan whose blocks fill the device is taken, or the one of most
+    /// blocks.
+    fn turned(
+        self,
+        problem: &RowwiseProblem,
+        arch: Arch,
+        rates: Option<Rates>,
+    ) -> Option<RowwisePlan> {
+        let [inner, _] = problem.beside()?;
+        let columns = problem.columns();
+        let vector = self.operands.turned;
+        let all = Limits::of(arch).multiprocessors;
+        let all = i64::from(rates.map_or(all, |rates| all.min(rates.multiprocessors)));
+        let there = power_up(div_up(inner, vector));
+        let beside = |bytes: i64| (bytes / (vector * self.size())).clamp(1, there);
+        let plan = RowwisePlan {
+            vector,
+            storage: RowStorage::Turned { again: false },
+            ..self
+        };
+        let of = |plan: RowwisePlan, [across, threads, blocks]: [i64; 3]| {
+            let along = (threads / across).max(1);
+            RowwisePlan {
+                threads: along,
+                rows: across * vector,
+                blocks,
+                accesses: div_up(columns, product([along, blocks])),
+                ..plan
+            }
+        };
+        let blocks = if has_clusters(arch) {
+            &[1, 2, 4, MOST_BLOCKS][..]
+        } else {
+            &[1]
+        };
+        let whole = || {
+            // Few columns: half of the registers, and blocks that are as wide as they need be.
+            let along = power_up(div_up(columns, (plan.most_turned() / 2).max(1)));
+            let wide = (TURNED_LEAST / along).clamp(beside(TURNED_BYTES[0]), there.max(1));
+            let few = [wide, beside(TURNED_BYTES[0])]
+                .map(|across| [across, (across * along).max(WARP), 1]);
+            let few = few
+                .into_iter()
+                .filter(|[_, threads, _]| *threads <= TURNED_THREADS);
+            let many = blocks.iter().flat_map(|blocks| {
+                TURNED_BYTES.map(|bytes| [beside(bytes), TURNED_THREADS, *blocks])
+            });
+            // Without clusters, a block may have twice the threads.
+            let doubled = TURNED_BYTES.map(|bytes| [beside(bytes), 2 * TURNED_THREADS, 1]);
+            let doubled = doubled.into_iter().filter(|_| !has_clusters(arch));
+            let all = few
+                .chain(many)
+                .chain(doubled)
+                .map(|of_block| of(plan, of_block));
+            // A cluster is worth its barrier only where its threads have some accesses.
+            let is_worth =
+                |plan: &RowwisePlan| plan.blocks == 1 || plan.accesses >= TURNED_ACCESSES;
+            all.filter(|plan| plan.accesses <= plan.most_turned())
+                .filter(is_worth)
+        };
+        let again = || {
+            let plan = RowwisePlan {
+                storage: RowStorage::Turned { again: true },
+                ..plan
+            };
+            TURNED_BYTES.into_iter().flat_map(move |bytes| {
+                blocks.iter().map(move |blocks| RowwisePlan {
+                    accesses: TURNED_ACCESSES.min(plan.most_turned()),
+                    ..of(plan, [beside(bytes), 2 * TURNED_THREADS, *blocks])
+                })
+            })
+        };
+        let is_valid = |plan: &RowwisePlan| {
+            // The last block of a row has some of its columns.
+            let before = product([plan.blocks - 1, plan.chunk()]);
+            before < columns && plan.check(arch).is_ok() && plan.takes(problem)
+        };
+        let chosen = |plans: Vec<RowwisePlan>| {
+            let fills = |plan: &&RowwisePlan| plan.grid(problem) >= all;
+            // The first of those with the most blocks.
+            let most = || plans.iter().rev().max_by_key(|plan| plan.grid(problem));
+            plans.iter().find(fills).or_else(most).copied()
+        };
+        chosen(whole().filter(is_valid).collect())
+            .or_else(|| chosen(again().filter(is_valid).collect()))
     }
 
     /// The plan of rows of narrow elements that no vector divides: single elements of 16 bits would take as many instructions as
@@ -1271,13 +1406,75 @@ impl RowwisePlan {
 
     /// Returns the threads of a block.
     pub(crate) fn threads_of_block(&self) -> i64 {
+        if let RowStorage::Turned { .. } = self.storage {
+            return product([self.threads, self.across()]);
+        }
         product([self.threads, self.rows, self.storage.groups()])
     }
 
-    /// Returns the blocks that a multiprocessor has of a divided row's plan or of one that keeps weights: as many as shared memory has room
+    /// Returns the threads beside each other of a block whose rows are.
+    pub(crate) fn across(&self) -> i64 {
+        self.rows / self.vector.max(1)
+    }
+
+    /// Returns the lanes of a warp, and the warps of a block, that share rows beside each other.
+    pub(crate) fn sharing(&self) -> [i64; 2] {
+        let lanes = (WARP / self.across().max(1)).max(1).min(self.threads);
+        [lanes, self.threads / lanes.max(1)]
+    }
+
+    /// Returns the layouts of the shared memory for the totals of rows beside each other: of warps, (row, total, warp), of the blocks of a
+    /// cluster, (row, total, meeting), and of rows. `None` if one warp alone shares a row.
+    pub(crate) fn meeting_layouts(&self) -> Result<Option<[Layout; 3]>, colex_layout::Error> {
+        let [_, warps] = self.sharing();
+        if warps == 1 && self.blocks == 1 {
+            return Ok(None);
+        }
+        let totals = if self.has_powers() { 2 } else { 1 };
+        let of = |last: i64| {
+            let (rows, all) = (self.rows, product([self.rows, totals]));
+            Layout::new((rows, totals, last), (1, rows, all))
+        };
+        let of_blocks = match self.blocks {
+            1 => 1,
+            _ => self.meetings(),
+        };
+        Ok(Some([of(warps)?, of(of_blocks)?, of(1)?]))
+    }
+
+    /// The times that the blocks of turned rows meet.
+    fn meetings(&self) -> i64 {
+        match self.operands.function {
+            RowFunction::Softmax | RowFunction::LogSoftmax | RowFunction::RmsNorm => 1,
+            RowFunction::LayerNorm => 2,
+        }
+    }
+
+    /// The bytes of that shared memory.
+    fn meeting_bytes(&self) -> i64 {
+        let [_, warps] = self.sharing();
+        let totals = if self.has_powers() { 2 } else { 1 };
+        let all = warps.saturating_add(self.meetings()).saturating_add(1);
+        product([4, self.rows, totals, all])
+    }
+
+    /// Returns the blocks that a multiprocessor has of a plan of divided or turned rows or of one that keeps weights: as many as shared memory has room
     /// for, and at most such that each thread has 64 registers, or more if it has many elements of a row.
     pub(crate) fn beside(&self, arch: Arch) -> i64 {
         let threads = self.threads_of_block();
+        if let RowStorage::Turned { .. } = self.storage {
+            let held = product([self.accesses, self.vector, self.size()]) / 4;
+            let held = if self.vector == 1 {
+                self.accesses
+            } else {
+                held
+            };
+            let registers = held.saturating_add(TURNED_REGISTERS);
+            let shared = self.meeting_bytes() as u64;
+            let beside = Limits::of(arch).blocks_of_multiprocessor(threads as u64, shared) as i64;
+            let most = REGISTERS / product([registers.max(1), threads.max(1)]);
+            return beside.min(most).max(1);
+        }
         let shared = self.slot_bytes().saturating_add(self.weight_bytes());
         let shared = shared.saturating_add(DIVIDED_TOTALS) as u64;
         let beside = Limits::of(arch).blocks_of_multiprocessor(threads as u64, shared) as i64;
@@ -1314,7 +1511,9 @@ impl RowwisePlan {
     /// Returns the columns that a block has at once.
     pub(crate) fn chunk(&self) -> i64 {
         match self.storage {
-            RowStorage::Staged => product([self.threads, self.accesses]),
+            RowStorage::Staged | RowStorage::Turned { .. } => {
+                product([self.threads, self.accesses])
+            }
             RowStorage::Registers
             | RowStorage::Ahead { .. }
             | RowStorage::Alternating { .. }
@@ -1346,7 +1545,11 @@ impl RowwisePlan {
             | RowStorage::Divided { .. }
             | RowStorage::Staged
             | RowStorage::Shifted => 0,
-            RowStorage::Passes { .. } => self.operands.function.reads() - 1,
+            // The sum of two tensors is read again.
+            RowStorage::Turned { again } => i64::from(again),
+            RowStorage::Passes { .. } => {
+                product([self.operands.function.reads() - 1, self.inputs()])
+            }
         };
         let kept = match self.storage {
             RowStorage::Passes { kept } => product([kept.max(0), self.chunk(), self.blocks]),
@@ -1356,11 +1559,12 @@ impl RowwisePlan {
             | RowStorage::Teams { .. }
             | RowStorage::Divided { .. }
             | RowStorage::Staged
-            | RowStorage::Shifted => 0,
+            | RowStorage::Shifted
+            | RowStorage::Turned { .. } => 0,
         };
         let columns = problem.columns().saturating_sub(kept).max(0);
         let of_pass = product([problem.rows(), columns, self.size()]);
-        let of_all = of_pass.saturating_mul(again * self.inputs());
+        let of_all = of_pass.saturating_mul(again);
         problem.compulsory_bytes().saturating_add(of_all)
     }
 
@@ -1391,7 +1595,11 @@ impl RowwisePlan {
             ..
         } = *self;
         let bytes = vector.saturating_mul(i64::from(self.operands.ty.bits())) / 8;
-        let (allowed, columns) = (self.operands.vector, problem.columns());
+        let columns = problem.columns();
+        let (allowed, by) = match self.storage {
+            RowStorage::Turned { .. } => (self.operands.turned, "rows"),
+            _ => (self.operands.vector, "columns"),
+        };
         let [moved, must] = [self.bytes(problem), problem.compulsory_bytes()];
         let all = self.capacity();
         let [elements, sharing, of_block, of_rows, grid] = [
@@ -1446,6 +1654,15 @@ impl RowwisePlan {
                 let [held, kept] = [held, kept].map(|count| counted((count, "chunk")));
                 format!("Registers hold {held} of a row, and shared memory keeps {kept}")
             }
+            RowStorage::Turned { again } => {
+                let beside = counted((self.across(), "thread"));
+                let held = if again {
+                    "rows are read twice"
+                } else {
+                    "rows stay in registers"
+                };
+                format!("Rows lie beside each other: {beside} of a block take a column of its rows, and {held}")
+            }
             RowStorage::Passes { kept: 0 } => format!("Rows are read {reads} times"),
             RowStorage::Passes { kept } => {
                 let kept = counted((kept, "turn"));
@@ -1470,7 +1687,7 @@ impl RowwisePlan {
         };
         format!(
             "{problem}\n\
-             An access takes {elements}, {bytes} bytes: addresses, strides and columns allow {allowed}.\n\
+             An access takes {elements}, {bytes} bytes: addresses, strides and {by} allow {allowed}.\n\
              {sharing}{each} and {accesses} make {all} columns, and a row has {columns}{chunks}.\n\
              A block of {of_block} has {of_rows}; the launch has {grid}.\n\
              {meeting}{keeping}{how}: {moved} bytes are moved, and {must} must be."
@@ -1479,7 +1696,12 @@ impl RowwisePlan {
 
     /// Returns the blocks of a launch.
     pub(crate) fn grid(&self, problem: &RowwiseProblem) -> i64 {
-        let tiles = div_up(problem.rows(), self.rows);
+        let tiles = match (self.storage, problem.beside()) {
+            (RowStorage::Turned { .. }, Some([inner, others])) => {
+                product([div_up(inner, self.rows), others])
+            }
+            _ => div_up(problem.rows(), self.rows),
+        };
         let clusters = match self.storage {
             RowStorage::Ahead { clusters, .. }
             | RowStorage::Alternating { clusters, .. }
@@ -1490,6 +1712,7 @@ impl RowwisePlan {
             RowStorage::Registers
             | RowStorage::Shifted
             | RowStorage::Staged
+            | RowStorage::Turned { .. }
             | RowStorage::Passes { .. } => tiles,
         };
         clusters.saturating_mul(self.blocks)
@@ -1507,10 +1730,15 @@ impl RowwisePlan {
             kernel: &operands.function,
             operands,
         };
+        let is_turned = matches!(self.storage, RowStorage::Turned { .. });
         let must = "accesses of several elements need columns with the stride 1";
-        check.access((self.vector, operands.ty), operands.contiguous, must)?;
+        let is_wide = operands.contiguous || is_turned;
+        check.access((self.vector, operands.ty), is_wide, must)?;
         check.power("number of threads of a row", self.threads, MOST_THREADS)?;
         let others = MOST_THREADS / self.threads;
+        if is_turned {
+            return self.check_turned(&check, arch, others);
+        }
         check.power("number of rows of a block", self.rows, others)?;
         if self.has_teams() {
             let of = [2, MOST_OF_TEAM, 1];
@@ -1528,6 +1756,7 @@ impl RowwisePlan {
             RowStorage::Registers
             | RowStorage::Ahead { .. }
             | RowStorage::Shifted
+            | RowStorage::Turned { .. }
             | RowStorage::Passes { .. } => {
                 let [_, most] = self.registers();
                 most
@@ -1562,6 +1791,81 @@ impl RowwisePlan {
         check.block(self.threads_of_block())
     }
 
+    /// Checks what a plan needs whose rows lie beside each other.
+    fn check_turned(&self, check: &PlanCheck<'_>, arch: Arch, others: i64) -> Result<(), Error> {
+        if self.operands.turned < 1 || self.operands.contiguous {
+            return check.refuse(
+                "rows lie beside each other where a mode of them has the stride 1 in every tensor with rows, and columns have another",
+            );
+        }
+        if self.meets_once {
+            return check.refuse("rows that lie beside each other always meet once for a total: `meets_once` is false");
+        }
+        let rows = product([others, self.vector]);
+        check.power("number of rows of a block", self.rows, rows)?;
+        let what = "number of rows of a block of turned rows";
+        check.number(what, self.rows, [self.vector, rows, 1])?;
+        let clusters = if has_clusters(arch) { MOST_BLOCKS } else { 1 };
+        check.power("number of blocks of a row", self.blocks, clusters)?;
+        check.number(
+            "number of accesses",
+            self.accesses,
+            [1, self.most_turned(), 1],
+        )?;
+        self.check_weights(check, arch)?;
+        check.block(self.threads_of_block())?;
+        let most = Limits::of(arch).shared.into();
+        check.limit(
+            "bytes of shared memory for totals",
+            self.meeting_bytes(),
+            most,
+        )
+    }
+
+    /// The plans around one whose rows lie beside each other: fewer and more threads of a row, rows of a block, blocks of a cluster and
+    /// accesses, and the other way to have the rows.
+    pub(crate) fn turned_neighbours(
+        &self,
+        problem: &RowwiseProblem,
+        again: bool,
+    ) -> Vec<RowwisePlan> {
+        let plan = *self;
+        let holding = |plan: RowwisePlan| RowwisePlan {
+            accesses: match plan.storage {
+                RowStorage::Turned { again: true } => plan.accesses,
+                _ => div_up(problem.columns(), product([plan.threads, plan.blocks])),
+            },
+            ..plan
+        };
+        let threads = steps(plan.threads).map(|threads| RowwisePlan { threads, ..plan });
+        let rows = steps(plan.rows).map(|rows| RowwisePlan { rows, ..plan });
+        let blocks = steps(plan.blocks).map(|blocks| RowwisePlan { blocks, ..plan });
+        // As many threads of a block, more of them beside each other or fewer.
+        let wider = [(2, 1), (1, 2)].map(|(up, down)| RowwisePlan {
+            rows: plan.rows.saturating_mul(up) / down,
+            threads: plan.threads.saturating_mul(down) / up,
+            ..plan
+        });
+        let other = RowwisePlan {
+            storage: RowStorage::Turned { again: !again },
+            accesses: TURNED_ACCESSES.min(plan.most_turned()),
+            ..plan
+        };
+        let accesses = steps(plan.accesses).map(|accesses| RowwisePlan { accesses, ..plan });
+        let accesses = accesses.into_iter().filter(|_| again);
+        let all = threads.into_iter().chain(rows).chain(blocks).chain(wider);
+        let all = all.chain([other]).map(holding);
+        all.chain(accesses).collect()
+    }
+
+    /// The most accesses of a thread to rows that lie beside each other.
+    fn most_turned(&self) -> i64 {
+        match self.vector {
+            1 => MOST_SINGLE,
+            _ => THREAD_BYTES / product([self.vector, self.size()]).max(1),
+        }
+    }
+
     /// Checks what a plan needs that keeps weights.
     fn check_weights(&self, check: &PlanCheck<'_>, arch: Arch) -> Result<(), Error> {
         if !self.keeps_weights {
@@ -1591,7 +1895,7 @@ impl RowwisePlan {
     /// Checks the numbers of the storage, and the shared memory.
     fn check_storage(&self, check: &PlanCheck<'_>, arch: Arch) -> Result<(), Error> {
         match self.storage {
-            RowStorage::Registers => {}
+            RowStorage::Registers | RowStorage::Turned { .. } => {}
             RowStorage::Shifted => return self.check_shifted(check),
             RowStorage::Staged => return self.check_staged(check, arch),
             RowStorage::Ahead { rows, clusters } => {
@@ -1743,6 +2047,7 @@ impl RowwisePlan {
             | RowStorage::Teams { .. }
             | RowStorage::Divided { .. }
             | RowStorage::Staged
+            | RowStorage::Turned { .. }
             | RowStorage::Passes { .. } => all,
         }
     }
@@ -1757,6 +2062,8 @@ impl RowwisePlan {
             | RowStorage::Divided { .. }
             | RowStorage::Staged
             | RowStorage::Passes { .. } => false,
+            // Its totals have memory of their own.
+            RowStorage::Turned { .. } => return false,
         };
         // A block of several rows has memory for the warps of each only where they meet once.
         let has_memory = self.rows == 1 || self.meets_once;
@@ -1774,11 +2081,17 @@ impl RowwisePlan {
         let refused = |why: RowwiseError| Err(why.into());
         let like = RowwiseOperands {
             vector: call.vector,
+            turned: call.turned,
             contiguous: call.contiguous,
             ..self.operands
         };
         check_operands(&self.operands, &like, &call)?;
-        if self.storage == RowStorage::Staged {
+        if let RowStorage::Turned { .. } = self.storage {
+            if call.turned == 0 {
+                return refused(RowwiseError::Beside);
+            }
+            check_width((self.vector, false), (call.turned, true), "rows")?;
+        } else if self.storage == RowStorage::Staged {
             if !problem.has_no_gaps(self.vector) {
                 let most = MOST_SHIFTED;
                 return refused(RowwiseError::Spans { most });
@@ -1954,6 +2267,8 @@ impl fmt::Display for RowwisePlan {
                     ", {held} in registers, {kept} in shared memory, {clusters}"
                 )
             }
+            RowStorage::Turned { again: false } => f.write_str(", turned rows in registers"),
+            RowStorage::Turned { again: true } => f.write_str(", turned rows in passes"),
             RowStorage::Passes { kept: 0 } => f.write_str(", rows in passes"),
             RowStorage::Passes { kept } => {
                 write!(f, ", rows in passes, {} kept", counted((kept, "chunk")))

@@ -139,8 +139,11 @@ pub struct RowwiseOperands {
     pub modes: usize,
     /// Whether the columns of all tensors have the stride 1.
     pub contiguous: bool,
-    /// The elements that one access takes of any tensor, at most.
+    /// The elements that one access takes of any tensor along the columns, at most.
     pub vector: i64,
+    /// The elements that one access takes along the rows, at most; 0 if columns have the stride 1, or if no mode of the rows has
+    /// it in every tensor with rows.
+    pub turned: i64,
     /// Which tensors there are, in the order of [`RowTensor::ALL`].
     pub given: [bool; 6],
 }
@@ -226,14 +229,80 @@ impl RowwiseProblem {
         }
     }
 
+    /// Builds the problem of row-major tensors `x` and `y` of these extents, whose rows lie along one of their modes, at addresses that are
+    /// multiples of 16 bytes.
+    ///
+    /// ```
+    /// use colex_atom::Ty;
+    /// use colex_gpu::rowwise::{RowFunction, RowwiseProblem};
+    ///
+    /// let problem = RowwiseProblem::along(RowFunction::Softmax, Ty::Bf16, &[4096, 16384], 0)?;
+    /// assert_eq!(problem.to_string(), "softmax bf16, 16384 rows of 4096");
+    /// // The rows lie beside each other: an access takes an element of each of 8.
+    /// assert_eq!((problem.operands().vector, problem.operands().turned), (1, 8));
+    /// let refused = RowwiseProblem::along(RowFunction::Softmax, Ty::Bf16, &[4096, 16384], 2).unwrap_err();
+    /// assert_eq!(refused.to_string(), "mode 2 is named, and the tensors have 2 modes: they are counted from 0");
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such mode, or if no kernel takes the type or the extents.
+    pub fn along(
+        function: RowFunction,
+        ty: Ty,
+        extents: &[i64],
+        mode: usize,
+    ) -> Result<RowwiseProblem, Error> {
+        check_type(ty)?;
+        let rank = extents.len();
+        if mode >= rank {
+            return Err(RowwiseError::Mode { mode, rank }.into());
+        }
+        if extents.iter().any(|extent| *extent < 1) {
+            let what = "an extent";
+            return Err(ErrorKind::Empty { what }.into());
+        }
+        let mut strides = vec![1_i64; rank];
+        for at in (1..rank).rev() {
+            strides[at - 1] = strides[at].saturating_mul(extents[at]);
+        }
+        let is_row = |at: &usize| *at != mode;
+        let row = || (0..rank).filter(is_row);
+        let of = || Strides {
+            rows: row().map(|at| strides[at]).collect(),
+            column: if extents[mode] == 1 { 1 } else { strides[mode] },
+            aligned: WIDEST,
+        };
+        let mut problem = RowwiseProblem {
+            function,
+            ty,
+            rows: row().map(|at| extents[at]).collect(),
+            columns: extents[mode],
+            tensors: vec![(RowTensor::X, of()), (RowTensor::Y, of())],
+        };
+        problem.join();
+        problem.check()?;
+        Ok(problem)
+    }
+
     /// A problem with these operands, whose numbers serve the reports.
     pub(crate) fn like(operands: &RowwiseOperands) -> RowwiseProblem {
-        let column = if operands.contiguous { 1 } else { 2 };
+        let is_turned = operands.turned > 0;
+        let column = match (operands.contiguous, is_turned) {
+            (true, _) => 1,
+            (false, false) => 2,
+            (false, true) => 64,
+        };
+        let row = |i: i64| match i {
+            0 if is_turned => 1,
+            _ => 4096 << i,
+        };
         let strides = |tensor: RowTensor| Strides {
             rows: if tensor.is_of_columns() {
                 vec![0; operands.modes]
             } else {
-                (0..operands.modes as i64).map(|i| 4096 << i).collect()
+                (0..operands.modes as i64).map(row).collect()
             },
             column,
             aligned: WIDEST,
@@ -251,6 +320,20 @@ impl RowwiseProblem {
                 .map(|tensor| (tensor, strides(tensor)))
                 .collect(),
         }
+    }
+
+    /// The problem of the same rows with another number of columns.
+    pub(crate) fn with_columns(&self, columns: i64) -> RowwiseProblem {
+        let mut problem = RowwiseProblem {
+            columns,
+            ..self.clone()
+        };
+        if columns == 1 {
+            for (_, strides) in &mut problem.tensors {
+                strides.column = 1;
+            }
+        }
+        problem
     }
 
     /// The problem of such tensors of other extents, whose rows lie one after the other without gaps.
@@ -405,6 +488,7 @@ impl RowwiseProblem {
             modes: self.rows.len(),
             contiguous: self.is_contiguous(),
             vector: self.vector(),
+            turned: self.turned(),
             given,
         }
     }
@@ -426,6 +510,46 @@ impl RowwiseProblem {
                 })
         };
         let mut vectors = [16, 8, 4, 2].into_iter().filter(|v| *v <= most);
+        vectors.find(|vector| divides(*vector)).unwrap_or(1)
+    }
+
+    /// The tensors that have rows.
+    fn of_rows(&self) -> impl Iterator<Item = &Strides> {
+        let all = self.tensors.iter();
+        all.filter(|(tensor, _)| !tensor.is_of_columns())
+            .map(|(_, strides)| strides)
+    }
+
+    /// The mode of the rows that has the stride 1 in every tensor with rows, where the columns have another one.
+    fn inner(&self) -> Option<usize> {
+        let is_inner = |mode: &usize| self.of_rows().all(|strides| strides.rows[*mode] == 1);
+        let mut modes = 0..self.rows.len();
+        modes.find(|mode| !self.is_contiguous() && is_inner(mode))
+    }
+
+    /// The rows that lie beside each other, and how often there are as many.
+    pub(crate) fn beside(&self) -> Option<[i64; 2]> {
+        let inner = self.rows[self.inner()?];
+        Some([inner, self.rows() / inner.max(1)])
+    }
+
+    /// The widest access along the rows, in elements, or 0.
+    fn turned(&self) -> i64 {
+        let Some(inner) = self.inner() else {
+            return 0;
+        };
+        let most = WIDEST * 8 / i64::from(self.ty.bits());
+        let divides = |vector: i64| {
+            let others = |strides: &Strides| {
+                let mut rows = strides.rows.iter().enumerate();
+                rows.all(|(mode, s)| mode == inner || s % vector == 0)
+            };
+            self.rows[inner] % vector == 0
+                && self.of_rows().all(|strides| {
+                    strides.aligned % vector == 0 && strides.column % vector == 0 && others(strides)
+                })
+        };
+        let mut vectors = [8, 4, 2].into_iter().filter(|v| *v <= most);
         vectors.find(|vector| divides(*vector)).unwrap_or(1)
     }
 
@@ -460,6 +584,40 @@ impl RowwiseProblem {
                 Layout::new(shape, Tuple::flat(strides))?
             };
             Layout::concat(&[rows, Layout::leaf(Int::Dynamic(self.columns), column)?])
+        };
+        self.tensors.iter().map(layout).collect()
+    }
+
+    /// Returns the layouts of the tensors where rows lie beside each other: (other rows, column, row), and (column) of those that
+    /// have no rows.
+    pub(crate) fn turned_layouts(&self) -> Result<Vec<Layout>, colex_layout::Error> {
+        let inner = self.inner().unwrap_or_default();
+        let leaf = |extent: i64, stride: i64| {
+            Layout::leaf(Int::Dynamic(extent), Stride::Int(Int::Dynamic(stride)))
+        };
+        let layout = |(tensor, strides): &(RowTensor, Strides)| {
+            let column = leaf(self.columns, strides.column)?;
+            if tensor.is_of_columns() {
+                return Layout::concat(&[column]);
+            }
+            let modes = self.rows.iter().zip(&strides.rows).enumerate();
+            let mut others: Vec<(i64, i64)> = modes
+                .filter(|(mode, _)| *mode != inner)
+                .map(|(_, (extent, stride))| (*extent, *stride))
+                .collect();
+            if others.is_empty() {
+                others.push((1, 0));
+            }
+            let outer = match others[..] {
+                [(extent, stride)] => leaf(extent, stride)?,
+                _ => {
+                    let shape = IntTuple::flat(others.iter().map(|(n, _)| Int::Dynamic(*n)));
+                    let strides = others.iter().map(|(_, s)| Stride::Int(Int::Dynamic(*s)));
+                    Layout::new(shape, Tuple::flat(strides))?
+                }
+            };
+            let row = Layout::leaf(Int::Dynamic(self.rows[inner]), Int::Static(1))?;
+            Layout::concat(&[outer, column, row])
         };
         self.tensors.iter().map(layout).collect()
     }

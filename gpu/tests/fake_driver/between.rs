@@ -199,6 +199,28 @@ fn law_after_load_plans_no_number_of_rows_of_a_length_loads_a_kernel() {
             }
             let other = counted(&device, || run([2, 5000], &[]).map(drop)).unwrap();
             assert!(loads(&other) > 0, "{function}: no length of its own");
+            // Rows beside each other: the other calls have as many.
+            let beside = |columns: i64, lengths: &[i64]| -> Result<usize, Error> {
+                let of_rows = format!("(64,{columns}):(1,64)");
+                let (x, y) = (view(&x, &of_rows), view_mut(&y, &of_rows));
+                let call = Rowwise::new(function, &x, &y);
+                if lengths.is_empty() {
+                    return call.run().map(|()| 0);
+                }
+                call.load_plans(lengths.iter().copied())
+            };
+            let lengths = [7, 100, 1000, 8000];
+            let first = counted(&device, || beside(10, &lengths).map(drop)).unwrap();
+            assert!(loads(&first) > 0, "{function}");
+            for columns in lengths {
+                let counts = counted(&device, || beside(columns, &[]).map(drop)).unwrap();
+                assert_eq!(
+                    loads(&counts),
+                    0,
+                    "{function}: 64 rows beside each other of {columns}"
+                );
+                cases += 1;
+            }
         }
         format!("law load_plans of rows: {cases} cases")
     };

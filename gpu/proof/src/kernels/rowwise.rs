@@ -27,8 +27,9 @@ pub fn check(device: &Device, seed: u64, rounds: usize) -> Result<usize, String>
     Ok(count)
 }
 
-/// A layout of these extents: modes in any order, with gaps, and repeated rows of an input.
-fn layout(r: &mut Random, extents: &[i64], is_output: bool) -> Layout {
+/// A layout of these extents: modes in any order, with gaps, and repeated rows of an input. `beside` is the mode of rows that lie beside
+/// each other, mostly with the stride 1.
+fn layout(r: &mut Random, extents: &[i64], is_output: bool, beside: Option<usize>) -> Layout {
     let mut strides = vec![0; extents.len()];
     let pad = r.one(&[0, 0, 8, 8, 4, 1]);
     let last = extents.len() - 1;
@@ -41,10 +42,16 @@ fn layout(r: &mut Random, extents: &[i64], is_output: bool) -> Layout {
     if order[0] != last && r.one_in(2) {
         order.reverse();
     }
+    if let Some(beside) = beside {
+        order = r.permutation(extents.len());
+        order.retain(|mode| *mode != beside);
+        order.insert(0, beside);
+        next = if r.one_in(12) { 2 } else { 1 };
+    }
     for mode in order {
         strides[mode] = next;
         next = next * extents[mode] + pad;
-        if mode != last && !is_output && r.one_in(8) {
+        if mode != last && Some(mode) != beside && !is_output && r.one_in(8) {
             strides[mode] = 0;
         }
     }
@@ -98,6 +105,9 @@ fn drawn(r: &mut Random, problem: &RowwiseProblem, device: &Device) -> Option<Ro
     let rows = 1 << r.below(6_u32);
     let once = r.one_in(3);
     let groups = 1 + r.below(3_i64);
+    if plan.operands.turned > 0 && !r.one_in(4) {
+        return turned(r, problem, device, plan);
+    }
     if r.one_in(6) {
         let plan = RowwisePlan {
             meets_once: true,
@@ -185,6 +195,33 @@ fn drawn(r: &mut Random, problem: &RowwiseProblem, device: &Device) -> Option<Ro
     fits.then_some(plan)
 }
 
+/// A plan of rows beside each other of any numbers.
+fn turned(
+    r: &mut Random,
+    problem: &RowwiseProblem,
+    device: &Device,
+    plan: RowwisePlan,
+) -> Option<RowwisePlan> {
+    let vector = (plan.operands.turned >> r.below(3_u32)).max(1);
+    let (across, threads) = (1 << r.below(7_u32), 1 << r.below(8_u32));
+    let blocks = r.one(&[1, 1, 2, 4, 8]);
+    let again = r.one_in(2);
+    let whole = (problem.columns() + threads * blocks - 1) / (threads * blocks);
+    let plan = RowwisePlan {
+        vector,
+        threads,
+        rows: across * vector,
+        accesses: if again { 1 + r.below(6_i64) } else { whole },
+        blocks,
+        storage: RowStorage::Turned { again },
+        meets_once: false,
+        keeps_weights: false,
+        ..plan
+    };
+    let fits = plan.check(device.arch()).is_ok() && plan.takes(problem);
+    fits.then_some(plan)
+}
+
 fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String> {
     let function = r.one(&RowFunction::ALL);
     let columns = match r.below(4_u64) {
@@ -194,6 +231,25 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
     };
     let most = (8192 / columns).clamp(1, 7);
     let mut extents: Vec<i64> = (0..r.below(3_usize)).map(|_| 1 + r.below(most)).collect();
+    // Rows beside each other: a mode of them of its own, among the others.
+    let mut columns = columns;
+    let beside = if r.one_in(3) {
+        columns = r.one(&[1, 2, 7, 33, 100, 257, 600, columns]);
+        let most = (16384 / columns).max(1);
+        let rows = match r.below(3_u64) {
+            0 => r.one(&[1, 3, 8, 64, 256]),
+            1 => 8 * (1 + r.below(24_i64)),
+            _ => 1 + r.below(150_i64),
+        };
+        let at = r.below(extents.len() + 1);
+        for extent in &mut extents {
+            *extent = (*extent).min(3);
+        }
+        extents.insert(at, rows.min(most));
+        Some(at)
+    } else {
+        None
+    };
     extents.push(columns);
     let mut tensors = vec![RowTensor::X, RowTensor::Y];
     if function.is_norm() {
@@ -215,7 +271,8 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
         } else {
             &extents[..]
         };
-        let layout = layout(r, extents, tensor.is_output());
+        let beside = beside.filter(|_| !tensor.is_of_columns());
+        let layout = layout(r, extents, tensor.is_output(), beside);
         let first = r.one(&[0, 0, 0, 8, 4, 1]);
         let length = first + layout.cosize().map_err(|e| text(&e))? as usize;
         let mut host = vec![T::from_f64(f64::NAN); length];

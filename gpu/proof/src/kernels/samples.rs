@@ -210,9 +210,9 @@ fn kept_weights() -> Result<Vec<Sample>, Error> {
 
 /// Functions of rows: held by a warp, a block and a cluster, and in passes, with vectors and without, by groups that take rows in
 /// turn, with as many elements in each thread as there may be, by teams of blocks, in registers and shared memory together, and with the
-/// weight and the bias of a norm in shared memory.
+/// weight and the bias of a norm in shared memory; and rows beside each other.
 fn rowwise() -> Result<Vec<Sample>, Error> {
-    let mut all = Vec::new();
+    let mut all = turned_rows()?;
     for (arch, ty) in [
         (Arch::Sm80, Ty::F32),
         (Arch::Sm90a, Ty::Bf16),
@@ -286,6 +286,48 @@ fn rowwise() -> Result<Vec<Sample>, Error> {
                 let plan = RowwisePlan::in_teams(&problem, Arch::Sm90a, of_team, of_group)?;
                 let most = 65536 / (threads * groups);
                 all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, most as u32));
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Functions of rows that lie beside each other: of few columns, held by a block and by clusters, and in passes, by vectors and by single
+/// elements, and norms with weights and a residual.
+fn turned_rows() -> Result<Vec<Sample>, Error> {
+    let mut all = Vec::new();
+    for (arch, ty) in [
+        (Arch::Sm80, Ty::F32),
+        (Arch::Sm80, Ty::F16),
+        (Arch::Sm90a, Ty::Bf16),
+        (Arch::Sm90a, Ty::F32),
+    ] {
+        for function in RowFunction::ALL {
+            for extents in [
+                &[20, 65536][..],
+                &[1000, 65536],
+                &[4096, 16384],
+                &[65536, 1024],
+                &[64, 1024, 1024],
+                &[1000, 4097],
+            ] {
+                let along = extents.len() - 2;
+                let problem = RowwiseProblem::along(function, ty, extents, along)?;
+                let plan = RowwisePlan::fastest(&problem, arch)?;
+                let mut with_all = plan;
+                with_all.operands.given = [true; 6];
+                let both = if function.is_norm() {
+                    vec![plan, with_all]
+                } else {
+                    vec![plan]
+                };
+                for plan in both {
+                    let kernel = plan.build(arch)?.kernel;
+                    let threads = plan.threads * (plan.rows / plan.vector);
+                    let beside = i64::from(kernel.min_blocks.unwrap_or(1));
+                    let most = (65536 / (threads * beside)).min(255);
+                    all.push(Sample::new(kernel, most as u32));
+                }
             }
         }
     }

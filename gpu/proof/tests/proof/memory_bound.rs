@@ -9,7 +9,8 @@ use colex_gpu::reduce::top_k::{TopK, TopKPlan};
 use colex_gpu::reduce::{Reduce, ReduceFunction, ReducePlan, ReduceProblem};
 use colex_gpu::rowwise::{RowFunction, RowStorage, Rowwise, RowwisePlan};
 use colex_gpu::sim::{Schedule, SimOptions};
-use colex_gpu::{Device, Error, PlanRefusal};
+use colex_gpu::{Device, Error, PlanRefusal, View, ViewMut};
+use colex_layout::Layout;
 use colex_proof::sweep::Random;
 
 /// The plans that a law draws of each type, and of those that are accepted the part that runs.
@@ -94,8 +95,18 @@ fn law_drawn_plans_of_rows_are_right_or_refused() {
         let from = device.upload(&x).expect("memory");
         let mut to = device.poisoned::<f32>(rows * columns).expect("memory");
         {
-            let view = from.view((rows, columns)).expect("a view");
-            let y = to.view_mut((rows, columns)).expect("a view");
+            // In one case of four, rows lie beside each other.
+            let [n, m] = [rows, columns].map(|extent| extent as i64);
+            let is_turned = r.one_in(4);
+            let layout = if is_turned {
+                Layout::new((m, n), (1, m))
+            } else {
+                Layout::new((n, m), (m, 1))
+            };
+            let layout = layout.expect("a layout");
+            let columns = if is_turned { rows } else { columns };
+            let view = View::new(&from, layout.clone()).expect("a view");
+            let y = ViewMut::new(&mut to, layout).expect("a view");
             let call = Rowwise::new(RowFunction::Softmax, &view, &y);
             let problem = call.problem().expect("a problem").expect("rows");
             let fastest = RowwisePlan::fastest(&problem, device.arch()).expect("a plan");
@@ -123,6 +134,11 @@ fn law_drawn_plans_of_rows_are_right_or_refused() {
             let chunks = (columns as i64 - 1) / of_turn.max(1) + 1;
             let kept = r.one(&[1, 2]).min(chunks);
             plan.storage = match storage {
+                _ if is_turned && r.below(4_u64) > 0 => {
+                    plan.meets_once = r.one_in(8);
+                    plan.rows = plan.rows.saturating_mul(plan.vector);
+                    RowStorage::Turned { again: r.one_in(2) }
+                }
                 7 => {
                     plan.vector = number(&mut r, &[1, 4]);
                     plan.threads = number(&mut r, &[1, 2, 8]);
@@ -552,6 +568,29 @@ fn law_plans_count_the_traffic_of_the_simulator() {
                 "map",
             );
         }
+        // Rows beside each other, of few columns and of many.
+        let [n, m] = [rows, columns].map(|extent| extent as i64);
+        for [rows, columns] in [[m, n], [n, m]]
+            .into_iter()
+            .filter(|[n, m]| n * m > 64 && *m > 1)
+        {
+            if rows % 8 > 0 && columns < 1000 {
+                continue;
+            }
+            let beside = Layout::new((rows, columns), (1, rows)).expect("a layout");
+            let from = View::new(&x, beside.clone()).expect("a view");
+            let to = ViewMut::new(&mut y, beside).expect("a view");
+            let call = Rowwise::new(RowFunction::Softmax, &from, &to).prepare();
+            let call = call.expect("a call");
+            let plan = call.plan().expect("there are rows");
+            let is_turned = matches!(plan.storage, RowStorage::Turned { .. });
+            assert_eq!(is_turned, rows > 1, "{plan}");
+            check(
+                call.traffic().expect("rows"),
+                touched(&call, &device),
+                &format!("softmax of {rows} rows beside each other"),
+            );
+        }
         let mut sums = device.poisoned::<f32>(columns).expect("memory");
         let sums = sums.view_mut(columns).expect("a view");
         let call = Reduce::new(ReduceFunction::Sum, &from, &[0], &sums).prepare_with(|problem| {
@@ -568,7 +607,7 @@ fn law_plans_count_the_traffic_of_the_simulator() {
     // A column of a row-major matrix: each element lies in a sector of its own.
     let x = device.upload(&vec![1.0_f32; 64 * 64]).expect("memory");
     let mut y = device.poisoned::<f32>(64).expect("memory");
-    let column = colex_gpu::View::new(&x, "64:64").expect("a view");
+    let column = View::new(&x, "64:64").expect("a view");
     let call = Scan::new(&column, 0, &y.view_mut(64).expect("a view")).prepare();
     let traffic = call.expect("a call").traffic().expect("sums");
     assert_eq!((traffic.sectors, traffic.least_sectors), (32, 4));

@@ -415,6 +415,267 @@ fn law_divided_rows_are_those_of_the_reference() {
     println!("law rowwise.divided: {cases} cases");
 }
 
+/// Views whose rows lie beside each other, by the default plan or another one, under several schedules, compared with double precision:
+/// (other rows, rows beside each other, columns). A call of a norm may have a residual, weights and a bias.
+fn turned_rows_are_right<T: GemmElement>(
+    arch: Arch,
+    function: RowFunction,
+    [others, rows, columns]: [usize; 3],
+    has_all: bool,
+    plan: &dyn Fn(&RowwiseProblem) -> Option<RowwisePlan>,
+) {
+    let number = |i: usize, step: usize| T::from_f64((i * step % 613) as f64 / 60.0 - 5.0);
+    let count = others * rows * columns;
+    let of =
+        |count: usize, step: usize| -> Vec<T> { (0..count).map(|i| number(i, step)).collect() };
+    let [mut x, residual] = [7919, 104_729].map(|step| of(count, step));
+    let [weight, bias] = [31, 47].map(|step| of(columns, step));
+    let at = |other: usize, row: usize, column: usize| (other * columns + column) * rows + row;
+    if !function.is_norm() {
+        // Rows with a NaN, with infinities, and of -inf alone.
+        let odd = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
+        for (row, odd) in (0..rows).zip(odd) {
+            x[at(0, row, columns / 2)] = T::from_f64(odd);
+        }
+        if rows > 3 {
+            for column in 0..columns {
+                x[at(others - 1, 3, column)] = T::from_f64(f64::NEG_INFINITY);
+            }
+        }
+    }
+    let has_all = has_all && function.is_norm();
+    let found = testing::in_every_schedule(arch, 3, |device| {
+        let [x, residual] = [&x, &residual].map(|of| device.upload(of));
+        let [weight, bias] = [&weight, &bias].map(|of| device.upload(of));
+        let (x, residual, weight, bias) = (x?, residual?, weight?, bias?);
+        let (mut y, mut sum) = (Output::new(device, count)?, Output::new(device, count)?);
+        let [n, m, k] = [others, rows, columns].map(|extent| extent as i64);
+        let layout = Layout::new((n, m, k), (m * k, 1, m)).expect("a layout");
+        let (from, to) = (
+            View::new(&x, layout.clone())?,
+            ViewMut::new(y.buffer(), layout.clone())?,
+        );
+        let mut call = Rowwise::new(function, &from, &to);
+        let (of_residual, of_sum) = (
+            View::new(&residual, layout.clone())?,
+            ViewMut::new(sum.buffer(), layout)?,
+        );
+        if has_all {
+            call = call.residual(&of_residual, &of_sum);
+            call = call
+                .weight(&weight.view(columns)?)
+                .bias(&bias.view(columns)?);
+        }
+        let call = call.prepare_with(|problem, arch| match plan(problem) {
+            Some(plan) => Ok(plan),
+            None => RowwisePlan::fastest(problem, arch),
+        })?;
+        let chosen = call.plan().expect("there are rows");
+        assert!(
+            matches!(chosen.storage, RowStorage::Turned { .. }),
+            "{chosen}"
+        );
+        call.run(device)?;
+        let (y, sum) = (
+            y.elements()?,
+            if has_all { sum.elements()? } else { Vec::new() },
+        );
+        let all = y.iter().chain(&sum);
+        Ok(all.map(|y| y.to_f64().to_bits()).collect::<Vec<u64>>())
+    });
+    let what = format!("{function}, {others} x {rows} rows of {columns} {}", T::TY);
+    let found = found.unwrap_or_else(|why| panic!("{what}: {why}"));
+    let found: Vec<f64> = found.into_iter().map(f64::from_bits).collect();
+    let wide = |of: &[T]| -> Vec<f64> { of.iter().map(|x| x.to_f64()).collect() };
+    let of_columns = [&weight, &bias].map(|of| has_all.then(|| wide(of)));
+    for (other, row) in (0..others).flat_map(|other| (0..rows).map(move |row| (other, row))) {
+        let places = (0..columns).map(|column| at(other, row, column));
+        let row_of = |of: &[f64]| -> Vec<f64> { places.clone().map(|at| of[at]).collect() };
+        let mut x = row_of(&wide(&x));
+        if has_all {
+            let both = x.iter().zip(row_of(&wide(&residual)));
+            x = both
+                .map(|(x, r)| T::from_f64(f64::from((x + r) as f32)).to_f64())
+                .collect();
+            assert_eq!(row_of(&found[count..]), x, "{what}: the sum");
+        }
+        let [weight, bias] = of_columns.each_ref().map(Option::as_deref);
+        let want = reference::row(function, &x, weight, bias, 1e-5);
+        let largest = want.iter().fold(0.0, |a: f64, x| a.max(x.abs()));
+        let step = if T::BYTES == 2 { 2f64.powi(-8) } else { 6e-6 };
+        for (want, found) in want.iter().zip(row_of(&found)) {
+            let apart = (want - found).abs();
+            assert!(
+                apart <= step * largest || want.is_nan() && found.is_nan() || *want == found,
+                "{what}, row {row}: {found}, not {want}"
+            );
+        }
+    }
+}
+
+/// Rows that lie beside each other, in registers and in passes: by vectors of each width, by few and many threads beside each other and
+/// along the columns, by warps that share rows or do not, by clusters of each size; with fewer rows than a block has, rows that end inside
+/// of a block, one row and one column, and lengths that end inside of a turn and between blocks; in every type, with NaN and infinities,
+/// with a residual, weights and a bias, under several schedules.
+#[test]
+fn law_turned_rows_are_those_of_the_reference() {
+    let mut cases = 0;
+    // Threads beside each other and along the columns, blocks, and accesses.
+    for (i, ([across, threads], blocks, accesses)) in [
+        ([8, 4], 1, 5),
+        ([8, 16], 1, 3),
+        ([4, 64], 1, 2),
+        ([32, 1], 1, 7),
+        ([64, 2], 1, 4),
+        ([1, 32], 1, 3),
+        ([16, 8], 1, 1),
+        ([1, 256], 1, 1),
+        ([8, 4], 2, 2),
+        ([4, 32], 4, 2),
+        ([32, 2], 8, 1),
+        ([64, 1], 2, 3),
+        ([2, 64], 8, 1),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let all = (threads * blocks * accesses) as usize;
+        let of_block = (threads * accesses) as usize;
+        for (j, again) in [false, true, false, true].into_iter().enumerate() {
+            let columns = match (again, (i + j) % 5) {
+                (_, 0) => all,
+                (_, 1) => 2,
+                (false, 2) => all - of_block / 2,
+                (false, _) => all.div_ceil(2).max(2) - 1,
+                (true, 2) => all + 1,
+                (true, _) => 2 * all + of_block / 2 + 1,
+            };
+            // One column would have the stride 1.
+            let columns = columns.max(2);
+            let width = [8_i64, 4, 2, 1][(i + j / 2) % 4];
+            let of_block = (across * width) as usize;
+            let widths = width as usize;
+            let rows = [
+                of_block + widths,
+                of_block,
+                widths,
+                2 * of_block + 3 * widths,
+            ][(i + j) % 4];
+            let plan = |problem: &RowwiseProblem| {
+                let operands = problem.operands();
+                let vector = width.min(operands.turned);
+                Some(RowwisePlan {
+                    operands,
+                    vector,
+                    threads,
+                    rows: across * vector,
+                    accesses,
+                    blocks,
+                    storage: RowStorage::Turned { again },
+                    meets_once: false,
+                    keeps_weights: false,
+                })
+            };
+            let function = RowFunction::ALL[(i + j) % 4];
+            let shape = [1 + (i + j) % 3, rows, columns];
+            let has_all = (i + j / 2) % 2 == 0;
+            match (i + j) % 3 {
+                0 => turned_rows_are_right::<f32>(Arch::Sm90a, function, shape, has_all, &plan),
+                1 => turned_rows_are_right::<bf16>(Arch::Sm90a, function, shape, has_all, &plan),
+                _ => turned_rows_are_right::<f16>(Arch::Sm90a, function, shape, has_all, &plan),
+            }
+            cases += 1;
+        }
+    }
+    // The default plans of each architecture.
+    for (i, arch) in [Arch::Sm70, Arch::Sm75, Arch::Sm80, Arch::Sm90a]
+        .into_iter()
+        .enumerate()
+    {
+        for (j, shape) in [
+            [2, 40, 300],
+            [3, 7, 20],
+            [1, 8, 1100],
+            [1, 24, 17],
+            [2, 33, 65],
+            [1, 1000, 3],
+            [1, 16, 2600],
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let function = RowFunction::ALL[(i + j) % 4];
+            turned_rows_are_right::<f32>(arch, function, shape, j % 2 == 0, &|_| None);
+            turned_rows_are_right::<f16>(arch, function, shape, j % 2 == 1, &|_| None);
+            cases += 2;
+        }
+    }
+    println!("law rowwise.turned: {cases} cases");
+}
+
+/// The plans of rows beside each other: how many threads take a column at once and share a row, accesses, blocks, and whether rows are read
+/// again.
+#[test]
+fn the_plan_of_turned_rows_follows_from_their_bytes() {
+    let of = |arch, function, ty, extents: &[i64], along| {
+        let problem = RowwiseProblem::along(function, ty, extents, along).expect("a problem");
+        let plan = RowwisePlan::fastest(&problem, arch).expect("a plan");
+        let RowStorage::Turned { again } = plan.storage else {
+            panic!("{plan}");
+        };
+        assert!(plan.check(arch).is_ok() && plan.takes(&problem), "{plan}");
+        let across = plan.rows / plan.vector;
+        let numbers = [across, plan.threads, plan.accesses, plan.blocks];
+        // A row is read once, or twice.
+        let must = problem.compulsory_bytes();
+        let moved = if again { must + must / 2 } else { must };
+        assert_eq!(plan.bytes(&problem), moved, "{plan}");
+        (numbers, again)
+    };
+    let softmax =
+        |arch, ty, extents: &[i64], along| of(arch, RowFunction::Softmax, ty, extents, along);
+    let [hopper, ampere] = [Arch::Sm90a, Arch::Sm80];
+    for ty in [Ty::Bf16, Ty::F32] {
+        let found = |arch, extents: &[i64], along| softmax(arch, ty, extents, along);
+        // Few columns: as many threads share a row as have eight columns each.
+        assert_eq!(found(hopper, &[8, 1 << 20], 0), ([128, 1, 8, 1], false));
+        assert_eq!(found(hopper, &[100, 65536], 0), ([8, 16, 7, 1], false));
+        assert_eq!(found(hopper, &[256, 65536], 0), ([8, 32, 8, 1], false));
+        // 128 bytes of 512 columns are 64 KiB, and so are 64 bytes of 1024.
+        assert_eq!(found(hopper, &[512, 65536], 0), ([8, 32, 16, 1], false));
+        assert_eq!(found(hopper, &[1000, 65536], 0), ([4, 64, 16, 1], false));
+        assert_eq!(found(hopper, &[64, 1024, 1024], 1), ([4, 64, 16, 1], false));
+        // Clusters hold longer ones.
+        assert_eq!(found(hopper, &[4096, 16384], 0), ([4, 64, 16, 4], false));
+        assert_eq!(found(hopper, &[8192, 16384], 0), ([4, 64, 16, 8], false));
+        // Longer ones are read again, by clusters if few rows have too few blocks.
+        assert_eq!(found(hopper, &[8193, 16384], 0), ([8, 64, 4, 1], true));
+        // Without clusters, a block of twice the threads holds twice the columns.
+        assert_eq!(found(ampere, &[2048, 16384], 0), ([4, 128, 16, 1], false));
+        assert_eq!(found(ampere, &[2049, 16384], 0), ([8, 64, 4, 1], true));
+    }
+    assert_eq!(
+        softmax(hopper, Ty::Bf16, &[65536, 1024], 0),
+        ([4, 128, 4, 8], true)
+    );
+    assert_eq!(
+        softmax(hopper, Ty::F32, &[65536, 1024], 0),
+        ([8, 64, 4, 8], true)
+    );
+    // A row of single elements beside each other, and fewer rows than threads.
+    assert_eq!(
+        softmax(hopper, Ty::Bf16, &[100, 4097], 0),
+        ([32, 8, 7, 2], false)
+    );
+    assert_eq!(
+        softmax(hopper, Ty::F32, &[100, 2], 0),
+        ([1, 32, 4, 1], false)
+    );
+    // A norm reads its rows twice too.
+    let norm = of(hopper, RowFunction::LayerNorm, Ty::Bf16, &[65536, 1024], 0);
+    assert_eq!(norm, ([4, 128, 4, 8], true));
+}
+
 /// Rows that are staged in shared memory: of each length up to 70 numbers and of some longer ones, by each number of threads, in blocks of one
 /// warp and of several, with fewer rows than a block has and with more; the last block has some of its rows, and the tensors end inside of a
 /// vector. In every type, with NaN and infinities, under several schedules.
@@ -2188,8 +2449,12 @@ fn law_a_plan_of_rows_that_the_check_accepts_is_built() {
         let ty = types[number(&[0, 0, 1, 2]).clamp(0, 4) as usize];
         let arch = [Arch::Sm70, Arch::Sm80, Arch::Sm90a][number(&[0, 1, 2]).clamp(0, 2) as usize];
         let problem = RowwiseProblem::new(function, ty, extents);
+        let along = RowwiseProblem::along(function, ty, &[extents[1], extents[0]], 0);
+        let is_turned = number(&[0, 0, 0, 1]) == 1;
+        let problem = along.ok().filter(|_| is_turned).unwrap_or(problem);
         let mut operands = problem.operands();
         if number(&[0, 0, 0, 1]) == 1 {
+            operands.turned = number(&[0, 1, 8]);
             operands.modes = number(&[1, 2, 3]) as usize;
             operands.contiguous = number(&[0, 1]) == 1;
             operands.vector = number(&[1, 2, 4, 8]);
@@ -2204,7 +2469,10 @@ fn law_a_plan_of_rows_that_the_check_accepts_is_built() {
             rows: number(&[1, 1, 2, 4, 32]),
             accesses: number(&[1, 2, 4, 5, 16, 32]),
             blocks: number(&[1, 1, 1, 2, 8, 33]),
-            storage: match number(&[0, 0, 1, 2, 3, 4, 4, 5, 5, 6, 6, 7]) {
+            storage: match number(&[0, 0, 1, 2, 3, 4, 4, 5, 5, 6, 6, 7, 8, 8]) {
+                8 => RowStorage::Turned {
+                    again: number(&[0, 1]) == 1,
+                },
                 7 => RowStorage::Staged,
                 6 => RowStorage::Divided {
                     held: number(&[0, 1, 2, 8]),
@@ -2234,6 +2502,14 @@ fn law_a_plan_of_rows_that_the_check_accepts_is_built() {
             meets_once: number(&[0, 0, 1]) == 1,
             keeps_weights: false,
         };
+        if let RowStorage::Turned { .. } = plan.storage {
+            // Few plans have whole warps of rows beside each other.
+            plan.rows = plan.rows.saturating_mul(plan.vector);
+            plan.meets_once = number(&[0, 0, 0, 1]) == 1;
+            if number(&[0, 1]) == 1 {
+                (plan.operands.contiguous, plan.operands.turned) = (false, 8);
+            }
+        }
         // Few other plans may keep weights.
         plan.keeps_weights = match plan.storage {
             RowStorage::Ahead { .. } => number(&[0, 1]) == 1,
