@@ -95,6 +95,7 @@ const GROUPS: &[(&str, Runner)] = &[
     ("rows", Runner::Chosen(rows::run)),
     ("long-rows", Runner::Chosen(rows::long)),
     ("longest-rows", Runner::Chosen(rows::longest)),
+    ("turned-rows", Runner::Chosen(rows::turned)),
     ("norms", Runner::Chosen(rows::norms)),
     ("maps", Runner::Chosen(maps::run)),
     ("quantise", Runner::Chosen(maps::quantisations)),

@@ -112,6 +112,195 @@ pub(super) fn longest(device: &Device, json: Option<&Path>, asked: &mut Asked<'_
     report.write(json)
 }
 
+/// Row-major tensors whose rows lie along another mode than the last one: their extents, and the mode.
+const ALONG: [(&[i64], usize); 4] = [
+    (&[1000, 65536], 0),
+    (&[4096, 16384], 0),
+    (&[65536, 1024], 0),
+    (&[64, 1024, 1024], 1),
+];
+
+/// Rows that lie beside each other, alone.
+pub(super) fn turned(device: &Device, json: Option<&Path>, asked: &mut Asked<'_>) -> Result<()> {
+    let mut report = BenchReport::new("turned-rows", "TB/s", device);
+    println!("{}; normal numbers", super::device::PROTOCOL);
+    for (extents, mode) in ALONG {
+        let softmax = RowFunction::Softmax;
+        turned_group::<f32>(device, &mut report, asked, (softmax, extents, mode))?;
+        turned_group::<bf16>(device, &mut report, asked, (softmax, extents, mode))?;
+    }
+    let (extents, mode) = ALONG[1];
+    for function in [RowFunction::RmsNorm, RowFunction::LayerNorm] {
+        turned_group::<bf16>(device, &mut report, asked, (function, extents, mode))?;
+    }
+    report.write(json)
+}
+
+/// Measures a function along a mode of a row-major tensor with its default plan and with plans around it, and a copy of as many bytes.
+fn turned_group<T: GemmElement>(
+    device: &Device,
+    report: &mut BenchReport,
+    asked: &mut Asked<'_>,
+    (function, extents, mode): (RowFunction, &[i64], usize),
+) -> Result<()> {
+    let text: Vec<String> = extents.iter().map(i64::to_string).collect();
+    let title = format!(
+        "{function} {} along mode {mode} of [{}], row-major",
+        T::NAME,
+        text.join(", ")
+    );
+    if !asked.has(&title) {
+        return Ok(());
+    }
+    let count = extents.iter().product::<i64>() as usize;
+    let columns = extents[mode];
+    let (input, output) = (
+        device.uninitialised::<T>(count)?,
+        device.poisoned::<T>(count)?,
+    );
+    normal(&input)?;
+    let (weight, bias) = (
+        device.uninitialised::<T>(columns as usize)?,
+        device.uninitialised::<T>(columns as usize)?,
+    );
+    normal(&weight)?;
+    normal(&bias)?;
+    let mut strides = vec![1_i64; extents.len()];
+    for at in (1..extents.len()).rev() {
+        strides[at - 1] = strides[at] * extents[at];
+    }
+    // The mode of the rows' elements is the last one of the view.
+    let order: Vec<usize> = (0..extents.len())
+        .filter(|at| *at != mode)
+        .chain([mode])
+        .collect();
+    let shape: Vec<i64> = order.iter().map(|at| extents[*at]).collect();
+    let steps: Vec<i64> = order.iter().map(|at| strides[*at]).collect();
+    let (mut written, mut copied) = (output.clone(), device.poisoned::<T>(count)?);
+    let line = Layout::new(count, 1)?;
+    let copy = CopyCall::new(
+        &View::new(&input, line.clone())?,
+        &ViewMut::new(&mut copied, line)?,
+        None,
+    )?;
+    let from = View::strided(&input, &shape, &steps)?;
+    let to = ViewMut::strided(&mut written, &shape, &steps)?;
+    let mut call = Rowwise::new(function, &from, &to);
+    if function.is_norm() {
+        call = call.weight(&weight.view((columns,))?);
+    }
+    if function == RowFunction::LayerNorm {
+        call = call.bias(&bias.view((columns,))?);
+    }
+    let mut calls: Vec<(String, RowwiseCall<'_>)> = Vec::new();
+    let default = call.prepare()?;
+    let (Some(chosen), Some(problem)) = (default.plan().copied(), call.problem()?) else {
+        return Ok(());
+    };
+    calls.push(("default".to_string(), default));
+    let around = around_turned(&chosen, columns);
+    for (name, plan) in around.into_iter().filter(|_| asked.has_others()) {
+        let mut measured = calls.iter();
+        if measured.any(|(_, call)| call.plan() == Some(&plan)) {
+            continue;
+        }
+        if plan.check(device.arch()).is_ok() && plan.takes(&problem) {
+            calls.push((name, call.prepare_with(|_, _| Ok(plan))?));
+        }
+    }
+    // The first, the middle and the last row, which lie in the first, a middle and the last part of the outer modes.
+    let outer: i64 = extents[..mode].iter().product();
+    let inner = strides[mode];
+    let rows = [(0, 0), (outer / 2, inner / 2), (outer - 1, inner - 1)];
+    let x = input.download()?;
+    let [weight, bias] = [&weight, &bias]
+        .map(|of| -> Result<Vec<f64>> { Ok(of.download()?.into_iter().map(T::to_f64).collect()) });
+    let (weight, bias) = (weight?, bias?);
+    for (name, call) in &calls {
+        output.fill_bytes(0xff)?;
+        call.run(device)?;
+        let y = output.download()?;
+        for (other, row) in rows {
+            let of = |all: &[T]| -> Vec<f64> {
+                let at = |column: i64| (other * columns + column) * inner + row;
+                (0..columns)
+                    .map(|column| all[at(column) as usize].to_f64())
+                    .collect()
+            };
+            let weight = function.is_norm().then_some(&weight[..]);
+            let bias = (function == RowFunction::LayerNorm).then_some(&bias[..]);
+            let right = reference::row(function, &of(&x), weight, bias, 1e-5);
+            agrees(&of(&y), &right, &format!("{title}, {name}: row {row}"))?;
+        }
+    }
+    let mut contenders = vec![Contender::new("copy of as many bytes", |device| {
+        copy.run(device)
+    })];
+    for (name, call) in &calls {
+        contenders.push(Contender::new(name, |device| call.run(device)));
+    }
+    let case = json!({
+        "kind": function.to_string(), "type": T::NAME, "extents": extents, "modes": [mode], "residual": false,
+    });
+    let times = asked.take_turns(device, &mut contenders, &case, [11, 4])?;
+    let names: Vec<String> = contenders.iter().map(|c| c.name.clone()).collect();
+    let bytes = 2.0 * (count * T::BYTES) as f64 / 1e6;
+    report.group(&format!("{title}: {chosen}"), &names, &times, bytes);
+    Ok(())
+}
+
+/// Plans near one whose rows lie beside each other: other widths of a column, threads of a block, blocks of a cluster and accesses, in
+/// registers and in passes.
+fn around_turned(plan: &RowwisePlan, columns: i64) -> Vec<(String, RowwisePlan)> {
+    let mut plans = Vec::new();
+    let bytes = i64::from(plan.operands.ty.bits()) / 8;
+    for wide in [256, 128, 64, 32] {
+        let rows = wide / bytes;
+        let across = rows / plan.vector;
+        for threads in [128, 256, 512, 1024] {
+            for blocks in [1, 2, 4, 8] {
+                let of = RowwisePlan {
+                    rows,
+                    threads: threads / across.max(1),
+                    blocks,
+                    ..*plan
+                };
+                let share = of.threads * blocks;
+                let whole = RowwisePlan {
+                    accesses: (columns + share - 1) / share,
+                    storage: RowStorage::Turned { again: false },
+                    ..of
+                };
+                // Blocks without columns, or with few of them, are no contenders.
+                if blocks == 1 || whole.accesses >= 8 {
+                    let what = format!(
+                        "{wide} bytes beside each other, {threads} threads, {blocks} blocks, {} accesses",
+                        whole.accesses
+                    );
+                    plans.push((what, whole));
+                }
+                for accesses in [4, 8] {
+                    let again = RowwisePlan {
+                        accesses,
+                        storage: RowStorage::Turned { again: true },
+                        ..of
+                    };
+                    let is_asked = (64..=128).contains(&wide)
+                        && (256..=512).contains(&threads)
+                        && columns >= 4 * share;
+                    if is_asked {
+                        let what = format!(
+                            "{wide} bytes beside each other, {threads} threads, {blocks} blocks, in passes of {accesses} accesses"
+                        );
+                        plans.push((what, again));
+                    }
+                }
+            }
+        }
+    }
+    plans
+}
+
 pub(super) fn norms(device: &Device, json: Option<&Path>, asked: &mut Asked<'_>) -> Result<()> {
     let mut report = BenchReport::new("norms", "TB/s", device);
     println!("{}; normal numbers", super::device::PROTOCOL);
@@ -404,6 +593,8 @@ fn around(plan: &RowwisePlan, [rows, columns]: [i64; 2]) -> Vec<(String, Rowwise
                 add(what, passes([threads, 1], plan.blocks, 8));
             }
         }
+        // `around_turned` has these.
+        RowStorage::Turned { .. } => {}
         RowStorage::Alternating { .. } | RowStorage::Divided { .. } | RowStorage::Teams { .. } => {
             for blocks in [1, 2, 4] {
                 let what = format!("in passes, 8 kept, {blocks} blocks");
@@ -721,16 +912,19 @@ fn check<T: GemmElement>(
         let bias = (function == RowFunction::LayerNorm).then_some(&bias[..]);
         let right = reference::row(function, &x, weight, bias, 1e-5);
         let found = of(output, row)?;
-        let difference = |(found, right): (&f64, &f64)| (found - right).abs();
-        let most = found.iter().zip(&right).map(difference).fold(0.0, f64::max);
-        let largest = right.iter().fold(0.0_f64, |most, y| most.max(y.abs()));
-        // Half a unit of bf16's 8 bits of the largest element, twice.
-        let bound = largest * 2.0_f64.powi(-8) * 2.0;
-        let is_right = found.iter().all(|y| y.is_finite()) && most <= bound;
-        ensure!(
-            is_right,
-            "{function}, {name}: row {row} differs by {most}, {bound} at most"
-        );
+        agrees(&found, &right, &format!("{function}, {name}: row {row}"))?;
     }
+    Ok(())
+}
+
+/// Compares a row with double precision.
+fn agrees(found: &[f64], right: &[f64], what: &str) -> Result<()> {
+    let difference = |(found, right): (&f64, &f64)| (found - right).abs();
+    let most = found.iter().zip(right).map(difference).fold(0.0, f64::max);
+    let largest = right.iter().fold(0.0_f64, |most, y| most.max(y.abs()));
+    // Half a unit of bf16's 8 bits of the largest element, twice.
+    let bound = largest * 2.0_f64.powi(-8) * 2.0;
+    let is_right = found.iter().all(|y| y.is_finite()) && most <= bound;
+    ensure!(is_right, "{what} differs by {most}, {bound} at most");
     Ok(())
 }
