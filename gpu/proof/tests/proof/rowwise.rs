@@ -613,6 +613,82 @@ fn law_turned_rows_are_those_of_the_reference() {
     println!("law rowwise.turned: {cases} cases");
 }
 
+/// A layer norm of turned rows by one pass for both totals is as exact as one in registers, which subtracts the mean first: of rows with
+/// a large mean, of rows whose first columns are far from the others, of a ramp, and of one large number among small ones.
+#[test]
+fn law_a_layer_norm_of_turned_rows_in_passes_is_as_exact() {
+    let (rows, columns) = (8, 3000);
+    let noise = |i: usize| (i * 7919 % 613) as f32 / 306.0 - 1.0;
+    let kinds: [&dyn Fn(usize) -> f32; 5] = [
+        &|i| 1000.0 + noise(i),
+        &|i| if i < 600 { 0.0 } else { 1e4 } + noise(i),
+        &|i| i as f32 + noise(i),
+        &|i| if i == 0 { 1e6 } else { noise(i) },
+        &|_| 3.3,
+    ];
+    // Two units in the last place of the mean, and some of the largest result.
+    let allowed = |x: &[f64], y: &[f64]| {
+        let largest = |of: &[f64]| of.iter().fold(0.0, |a: f64, x| a.max(x.abs()));
+        let mean = x.iter().sum::<f64>() / x.len() as f64;
+        let variance = x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / x.len() as f64;
+        2f64.powi(-22) * mean.abs() / (variance + 1e-5).sqrt() + 3e-6 * largest(y)
+    };
+    for (kind, of) in kinds.into_iter().enumerate() {
+        // The rows begin at other columns of the noise.
+        let number = |row: usize, column: usize| of(column) + noise(row);
+        let x: Vec<f32> = (0..rows * columns)
+            .map(|at| number(at % rows, at / rows))
+            .collect();
+        let error = |blocks: i64, threads: i64, again: bool| {
+            let device = simulator(Arch::Sm90a, 3);
+            let from = device.upload(&x).expect("memory");
+            let mut y = device.poisoned::<f32>(rows * columns).expect("memory");
+            let [m, n] = [rows, columns].map(|extent| extent as i64);
+            let layout = Layout::new((m, n), (1, m)).expect("a layout");
+            {
+                let view = View::new(&from, layout.clone()).expect("a view");
+                let to = ViewMut::new(&mut y, layout).expect("a view");
+                let call = Rowwise::new(RowFunction::LayerNorm, &view, &to);
+                let call = call.prepare_with(|problem, arch| {
+                    let plan = RowwisePlan::fastest(problem, arch)?;
+                    let all = threads * blocks;
+                    Ok(RowwisePlan {
+                        vector: 4,
+                        rows: 8,
+                        threads,
+                        blocks,
+                        accesses: if again { 4 } else { (n + all - 1) / all },
+                        storage: RowStorage::Turned { again },
+                        ..plan
+                    })
+                });
+                let call = call.expect("a call");
+                call.run(&device).expect("a run");
+            }
+            let y = y.download().expect("results");
+            let mut most = 0.0_f64;
+            for row in 0..rows {
+                let x: Vec<f64> = (0..columns).map(|i| f64::from(number(row, i))).collect();
+                let all = reference::row(RowFunction::LayerNorm, &x, None, None, 1e-5);
+                for (i, want) in all.iter().enumerate() {
+                    let apart = (want - f64::from(y[i * rows + row])).abs();
+                    most = most.max(apart / allowed(&x, &all));
+                }
+            }
+            most
+        };
+        let held = error(2, 128, false);
+        for (blocks, threads) in [(1, 16), (1, 128), (4, 32)] {
+            let again = error(blocks, threads, true);
+            assert!(
+                again <= 1.0 && held <= 1.0,
+                "kind {kind}, {threads} threads, {blocks} blocks: {again} in passes, {held} in registers"
+            );
+        }
+    }
+    println!("law rowwise.turned.norm: 15 cases");
+}
+
 /// The plans of rows beside each other: how many threads take a column at once and share a row, accesses, blocks, and whether rows are read
 /// again.
 #[test]
