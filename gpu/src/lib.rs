@@ -25,6 +25,7 @@ pub mod memory_bound;
 mod method;
 pub mod quantise;
 pub mod ranks;
+mod recent;
 pub mod reduce;
 pub mod reference;
 pub mod rowwise;

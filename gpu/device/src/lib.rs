@@ -50,7 +50,7 @@ pub use function::{Function, Launchable, LoadedKernel, Origin, Resources};
 pub use memo::Memo;
 pub use peer::{ExportedBuffer, Flags};
 pub use timing::{Repeats, TimedWork, Timing};
-pub use view::{View, ViewMut};
+pub use view::{View, ViewKey, ViewMut};
 
 /// What threads share: the compiler checks it wherever the crate is built.
 const _: () = {

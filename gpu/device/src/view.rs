@@ -1,6 +1,7 @@
 //! `View` and `ViewMut`: memory of a device seen through a layout.
 
 use core::cell::RefCell;
+use core::hash::{Hash, Hasher};
 use core::marker::PhantomData;
 use core::ops::Deref;
 use std::sync::Arc;
@@ -50,6 +51,55 @@ struct Form {
     shape: IntTuple,
     /// `None` if an extent is 0, which no layout has.
     layout: Option<Layout>,
+}
+
+/// What tells views apart, and holds no memory: the form of a view, by its place in memory, and the address. Two keys that are equal are
+/// those of views with one layout at one address; views that were made by different calls may have other keys, though they are alike.
+///
+/// ```
+/// use colex_atom::Arch;
+/// use colex_device::Device;
+///
+/// let device = Device::simulator(Arch::Sm80);
+/// let buffer = device.zeros::<f32>(6)?;
+/// let view = buffer.view((2, 3))?;
+/// assert_eq!(view.key(), view.clone().key());
+/// assert_ne!(view.key(), buffer.view((3, 2))?.key());
+/// assert_eq!(view.key().shape().to_string(), "(2,3)");
+/// # Ok::<(), colex_device::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ViewKey {
+    form: Arc<Form>,
+    address: u64,
+}
+
+impl ViewKey {
+    /// Returns the shape of the view.
+    pub fn shape(&self) -> &IntTuple {
+        &self.form.shape
+    }
+
+    /// Returns the layout of the view; `None` if an extent is 0.
+    pub fn layout(&self) -> Option<&Layout> {
+        self.form.layout.as_ref()
+    }
+}
+
+impl PartialEq for ViewKey {
+    fn eq(&self, other: &ViewKey) -> bool {
+        // A key holds the form, so no other form has its place meanwhile.
+        self.address == other.address && Arc::ptr_eq(&self.form, &other.form)
+    }
+}
+
+impl Eq for ViewKey {}
+
+impl Hash for ViewKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (Arc::as_ptr(&self.form) as usize).hash(state);
+        self.address.hash(state);
+    }
 }
 
 impl Form {
@@ -346,6 +396,14 @@ impl<'a, T: Element> View<'a, T> {
     /// ```
     pub fn is_empty(&self) -> bool {
         self.form.layout.is_none()
+    }
+
+    /// Returns what tells this view apart from others.
+    pub fn key(&self) -> ViewKey {
+        ViewKey {
+            form: self.form.clone(),
+            address: self.address,
+        }
     }
 
     /// Returns the range of addresses that the view spans: its first byte, and one past its last byte.

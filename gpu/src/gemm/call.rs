@@ -45,6 +45,7 @@ use crate::copy::call::CopyCall;
 use crate::error::{Error, ErrorKind, disjoint};
 use crate::kernels::{Compute, GemmElement, GemmProblem};
 use crate::method::GemmMethod;
+use crate::recent::{self, GivenCall};
 use crate::scratch::{self, WordKind, Workspace};
 use colex_device::{
     BareLaunch, Buffer, Device, DeviceSlice, Element, Function, Memo, View, ViewMut,
@@ -524,11 +525,52 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     /// Returns the errors of [`gemm`].
     pub fn run(&self) -> Result<(), Error> {
         let device = self.a.device();
-        let mut memory = Workspace::Kept(device);
-        let call = self.call(&mut memory, self.may_pack(), |_, _| Ok(self.wish()))?;
-        call.run(device)?;
-        call.give_back(device);
-        Ok(())
+        let first = || {
+            let mut memory = Workspace::Kept(device);
+            let call = self.call(&mut memory, self.may_pack(), |_, _| Ok(self.wish()))?;
+            let alone = call.alone();
+            call.run(device)?;
+            call.give_back(device);
+            Ok(alone)
+        };
+        match self.given_call() {
+            Some(given) => recent::run(device, &given, first),
+            None => first().map(drop),
+        }
+    }
+
+    /// What a caller gives, by which a product is found that ran before; `None` of a product that is more than A, B, C and factors, and if
+    /// the devices differ.
+    fn given_call(&self) -> Option<GivenCall> {
+        let device = self.a.device();
+        let is_plain = self.b2.is_none()
+            && self.compute.is_none()
+            && self.method.is_none()
+            && self.packs.is_none()
+            && !self.is_batch_invariant
+            && !self.has_whole_sums
+            && self.measured.is_none()
+            && self.majors == [None; 3]
+            && self.epilogue.is_none()
+            && self.given.is_empty()
+            && self.groups.is_none()
+            && self.lists.is_none()
+            && self.chunks.is_none()
+            && self.convolution.is_none();
+        let is_one_device = [self.b.device(), self.c.device()]
+            .iter()
+            .all(|other| device.is_same_device(other));
+        (is_plain && is_one_device).then(|| GivenCall {
+            views: [self.a.key(), self.b.key(), self.c.key()]
+                .map(Some)
+                .into_iter()
+                .collect(),
+            types: [T::TY, C::TY],
+            numbers: [self.alpha, self.beta]
+                .map(f64::to_bits)
+                .into_iter()
+                .collect(),
+        })
     }
 
     /// Prepares the product, to be launched any number of times: builds and loads its kernels, and allocates the memory
@@ -1659,6 +1701,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
                 explained,
                 product,
                 function: OnceLock::new(),
+                needs_memory: plan.workspace(&problem) > 0,
                 sums: sums.and_then(|piece| piece.memory),
                 words,
             })),
@@ -1789,6 +1832,8 @@ struct Work {
     product: Arc<Call<BuiltProduct>>,
     /// Made for the first caller that asks for it: a run needs none.
     function: OnceLock<Function>,
+    /// Whether its default plan sums parts of K through memory.
+    needs_memory: bool,
     /// The memory through which parts of K are summed, if the call owns it.
     sums: Option<Buffer<u8>>,
     /// The words by which blocks meet that have parts of one tile.
@@ -1851,6 +1896,16 @@ struct Steps {
 }
 
 impl Steps {
+    /// Whether there is no step and no memory.
+    fn is_empty(&self) -> bool {
+        self.before.is_empty()
+            && self.after.is_none()
+            && self.reductions.is_empty()
+            && self.memory.is_empty()
+            && self.zeros.is_none()
+            && self.table.is_none()
+    }
+
     /// Returns an operand as the kernel is given it.
     fn operand<T: GemmElement>(
         &mut self,
@@ -2139,6 +2194,13 @@ impl<'a> GemmCall<'a> {
     pub fn bare_launches(&self) -> Result<Vec<BareLaunch>, Error> {
         let work = self.work.as_ref().map(|work| &work.product);
         work.map_or(Ok(Vec::new()), |work| work.bare(&self.device))
+    }
+
+    /// The launches, if they are all that the call is: it needs no memory and no steps beside them.
+    fn alone(&self) -> Option<Arc<Call<BuiltProduct>>> {
+        let work = self.work.as_ref().filter(|_| self.filled.is_empty())?;
+        let is_alone = work.steps.is_empty() && !work.needs_memory;
+        is_alone.then(|| work.product.clone())
     }
 
     /// Returns the memory to the device on whose stream the call ran last.

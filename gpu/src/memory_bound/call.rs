@@ -14,6 +14,7 @@ use colex_tensor::{Arg, TensorKernel};
 
 use crate::calls::{Addresses, Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
 use crate::error::{Error, disjoint};
+use crate::recent::{self, GivenCall};
 use crate::scratch::{self, Piece, WordKind, Workspace};
 
 use super::traffic::{Traffic, explained};
@@ -369,6 +370,24 @@ impl<P: MemoryBoundPlan> MemoryBoundCall<'_, P> {
             words,
             ..call
         }))
+    }
+
+    /// Runs a call on these views: a recent one, or the one that `make` prepares, with whether its plan needs memory.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of `make`, and the device's error if a launch fails.
+    pub(crate) fn run_recent(
+        device: &Device,
+        given: &GivenCall,
+        make: impl FnOnce() -> Result<(Self, bool), Error>,
+    ) -> Result<(), Error> {
+        recent::run(device, given, || {
+            let (call, needs_memory) = make()?;
+            let work = call.work.clone().filter(|_| !needs_memory);
+            call.run_once(device)?;
+            Ok(work)
+        })
     }
 
     /// Runs the call once, and returns its memory to the stream's.

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::sync::LazyLock;
 
 use colex_atom::{Arch, Ty};
-use colex_device::{Device, DeviceSlice, Element, Memo, View, ViewMut};
+use colex_device::{Device, DeviceSlice, Element, Memo, View, ViewKey, ViewMut};
 use colex_layout::{IntTuple, Layout};
 use colex_tensor::{Arg, TensorKernel};
 
@@ -25,6 +25,7 @@ use crate::memory_bound::call::{
 use crate::memory_bound::modes::{shown, sizes};
 use crate::memory_bound::plan::{product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
+use crate::recent::GivenCall;
 use crate::scratch::{self, WordKind, Workspace};
 
 /// Reduces `x` along its modes `modes`, counted from 0: the sum, the mean, the largest or the least element, the sum of the squares
@@ -164,8 +165,7 @@ pub struct Reduce<'a, T> {
 pub(super) struct Written {
     pub(super) name: &'static str,
     pub(super) ty: Ty,
-    pub(super) shape: IntTuple,
-    pub(super) layout: Option<Layout>,
+    pub(super) key: ViewKey,
     pub(super) bytes: (u64, u64),
     pub(super) device: Device,
 }
@@ -175,18 +175,21 @@ impl Written {
         Written {
             name,
             ty,
-            shape: view.shape().clone(),
-            layout: view.layout().cloned(),
+            key: view.key(),
             bytes: view.bytes(),
             device: view.device().clone(),
         }
+    }
+
+    pub(super) fn shape(&self) -> &IntTuple {
+        self.key.shape()
     }
 
     /// Where its elements lie.
     pub(super) fn elements(&self) -> Elements<'_> {
         Elements {
             bytes: self.bytes,
-            layout: self.layout.as_ref(),
+            layout: self.key.layout(),
             size: i64::from(self.ty.bits()) / 8,
         }
     }
@@ -302,10 +305,10 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
             return Err(ReduceError::Values { function }.into());
         }
         for output in self.outputs() {
-            let found = extents(&output.shape);
+            let found = extents(output.shape());
             let is_one = kept.is_empty() && found == [1];
             if found != kept && found != with_ones && !is_one {
-                let (what, found) = (output.name, output.shape.to_string());
+                let (what, found) = (output.name, output.shape().to_string());
                 let (x, modes) = (shape.to_string(), self.modes.clone());
                 let must = match &kept[..] {
                     [] => "1".to_string(),
@@ -336,10 +339,7 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
         };
         let mut of_outputs = [vec![0; all.len()], vec![0; all.len()]];
         for (output, to) in self.outputs().zip(&mut of_outputs) {
-            let layout = output
-                .layout
-                .as_ref()
-                .expect("no extent of the output is 0");
+            let layout = output.key.layout().expect("no extent of the output is 0");
             let once = layout.is_injective();
             if !once.map_err(|e| ErrorKind::Undecided { why: e.to_string() })? {
                 let layout = format!("{} {layout}", output.name);
@@ -440,8 +440,29 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
     /// Returns the errors of [`reduce`].
     pub fn run(&self) -> Result<(), Error> {
         let device = self.x.device();
-        let call = self.call(&Workspace::Kept(device), |problem| self.fastest(problem))?;
-        call.run_once(device)
+        for output in self.outputs() {
+            device.check_same(output.name, &output.device)?;
+        }
+        let values = self.values.as_ref();
+        let modes = self.modes.iter().map(|mode| *mode as u64);
+        let given = GivenCall {
+            views: [Some(self.x.key()), Some(self.y.key.clone())]
+                .into_iter()
+                .chain([values.map(|values| values.key.clone())])
+                .collect(),
+            types: [T::TY, self.y.ty],
+            numbers: [self.function as u64].into_iter().chain(modes).collect(),
+        };
+        ReduceCall::run_recent(device, &given, || {
+            // The results of no elements are made of the device's zeros.
+            let mut needs_memory = self.x.is_empty();
+            let call = self.call(&Workspace::Kept(device), |problem| {
+                let plan = self.fastest(problem)?;
+                needs_memory |= plan.parts > 1 && !plan.is_one_cluster();
+                Ok(plan)
+            })?;
+            Ok((call, needs_memory))
+        })
     }
 
     /// Prepares the call, to be launched any number of times, also inside a stream capture: builds and loads its kernels, and

@@ -20,6 +20,7 @@ use crate::memory_bound::call::{
 };
 use crate::memory_bound::plan::{div_up, product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
+use crate::recent::GivenCall;
 use crate::scratch::{WordKind, Workspace};
 
 /// Computes the softmax of each row of `x`: `e^x` over the sum of it along the last mode. All other modes are rows, of any
@@ -288,8 +289,26 @@ impl<'a, T: GemmElement> Rowwise<'a, T> {
     /// Returns the errors of [`softmax`] and [`rms_norm`].
     pub fn run(&self) -> Result<(), Error> {
         let device = self.x().device();
-        let call = self.call(&Workspace::Kept(device), |problem, _| self.fastest(problem))?;
-        call.run_once(device)
+        for (tensor, view) in self.given() {
+            device.check_same(tensor.name(), view.device())?;
+        }
+        let views = self.tensors.iter();
+        let given = GivenCall {
+            views: views.map(|view| view.as_ref().map(View::key)).collect(),
+            types: [T::TY; 2],
+            numbers: [self.function as u64, self.epsilon.to_bits().into()]
+                .into_iter()
+                .collect(),
+        };
+        RowwiseCall::run_recent(device, &given, || {
+            let mut has_teams = false;
+            let call = self.call(&Workspace::Kept(device), |problem, _| {
+                let plan = self.fastest(problem)?;
+                has_teams = plan.has_teams();
+                Ok(plan)
+            })?;
+            Ok((call, has_teams))
+        })
     }
 
     /// Prepares the call, to be launched any number of times, also inside a stream capture. The call owns the memory of a plan in teams,

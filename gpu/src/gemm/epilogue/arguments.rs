@@ -30,6 +30,13 @@ pub(crate) struct Given<'a> {
     memory: PhantomData<&'a ()>,
 }
 
+impl Given<'_> {
+    /// Whether nothing is given.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.scalars.is_empty() && self.tensors.is_empty() && self.awaited.is_none()
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct GivenTensor {
     pub(super) name: String,

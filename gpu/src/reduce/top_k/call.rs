@@ -130,23 +130,24 @@ impl<'a, T: GemmElement> TopK<'a, T> {
             return Err(ReduceError::Mode { mode, x, rank }.into());
         }
         let [values, indices] = &self.outputs;
-        let found = extents(&values.shape);
+        let found = extents(values.shape());
         let is_other = |at: usize| at != mode && found.get(at) != all.get(at);
         if found.len() != all.len() || (0..all.len()).any(is_other) {
             return Err(ReduceError::ButForOne {
                 what: values.name,
-                found: values.shape.to_string(),
+                found: values.shape().to_string(),
                 x: shape.to_string(),
                 mode,
             }
             .into());
         }
-        if extents(&indices.shape) != found {
-            let [indices, values] = [indices, values].map(|of| of.shape.to_string());
+        if extents(indices.shape()) != found {
+            let [indices, values] = [indices, values].map(|of| of.shape().to_string());
             return Err(ReduceError::Indices { indices, values }.into());
         }
         let (k, extent) = (found[mode], all[mode]);
-        let (Some(of_values), Some(of_indices)) = (&values.layout, &indices.layout) else {
+        let (Some(of_values), Some(of_indices)) = (values.key.layout(), indices.key.layout())
+        else {
             return Ok(None);
         };
         let Some(of_x) = self.x.layout() else {
@@ -314,7 +315,7 @@ impl<'a, T: GemmElement> TopK<'a, T> {
         shapes: impl IntoIterator<Item = impl AsRef<[i64]>>,
     ) -> Result<usize, Error> {
         self.problem()?;
-        let k = extents(&self.outputs[0].shape)[self.mode];
+        let k = extents(self.outputs[0].shape())[self.mode];
         let problems = shapes.into_iter().map(|shape| {
             let all = shape.as_ref();
             check_mode(self.mode, all)?;
