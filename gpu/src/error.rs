@@ -123,6 +123,7 @@ impl Error {
                 | RowwiseError::Spans { .. }
                 | RowwiseError::Beside,
             )
+            | ErrorKind::Quantise(QuantiseError::Asynchronous { .. })
             | ErrorKind::Reduce(ReduceError::Stored { .. } | ReduceError::Gaps { .. }) => {
                 PlanRefusal::Vector
             }
@@ -1389,6 +1390,11 @@ pub(crate) enum QuantiseError {
     Nothing { x: String },
     #[error("the plan holds rows of up to {all} columns, and the call has {columns}")]
     Held { all: i64, columns: i64 },
+    #[error(
+        "the plan's blocks run at once and read the tensor by asynchronous copies, which architectures since sm_80 have (this one is \
+         {arch})"
+    )]
+    Asynchronous { arch: Arch },
 }
 
 impl From<QuantiseError> for Error {

@@ -235,7 +235,9 @@ type PreparedWork<P> = Arc<Call<About<P>>>;
 /// A prepared call of a kernel that memory limits: a function of rows, a reduction, a cumulative sum, a selection, a map, a gather or a
 /// quantisation. It may be launched any number of times while its tensors exist, also inside a stream capture. Concurrent runs on
 /// several streams are a data race, since each of them writes the results. Two runs at once of rows in teams of blocks
-/// ([`RowStorage::Teams`](crate::rowwise::RowStorage::Teams)) also share the words by which the blocks wait, and may never end.
+/// ([`RowStorage::Teams`](crate::rowwise::RowStorage::Teams)), or of a computed scale whose blocks run at once
+/// ([`TensorScalePlan::at_once`](crate::quantise::TensorScalePlan::at_once)), also share the words by which the blocks wait, and may never
+/// end.
 ///
 /// Its `Display` output is its plan.
 ///

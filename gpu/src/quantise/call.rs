@@ -22,7 +22,7 @@ use crate::gemm::problem::GemmElement;
 use crate::memory_bound::MemoryBoundCall;
 use crate::memory_bound::apart::{Elements, apart};
 use crate::memory_bound::call::{
-    BuiltKernels, LaunchGrid, Made, NOTHING, Planned, Preparing, SharedMemory, load_plans,
+    BuiltKernels, LaunchGrid, Made, NOTHING, Planned, Preparing, load_plans,
 };
 use crate::memory_bound::modes::{has_elements, modes, of_modes, one_leaf, repeated, shown};
 use crate::memory_bound::plan::{div_up, product, steps};
@@ -71,7 +71,7 @@ struct Computed<'a, T> {
 #[derive(Clone, Debug)]
 enum Scales<'a> {
     Tensor(f32),
-    /// Of the whole tensor, as an output; by a plan of two launches, if the caller gave one.
+    /// Of the whole tensor, as an output; by a plan of the caller, if there is one.
     Computed(View<'a, f32>, Option<TensorScalePlan>),
     /// The columns of a block, if a row has several; the scales and their extents.
     Rows(Option<i64>, Box<GivenView>, Vec<i64>),
@@ -210,14 +210,16 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
         }
     }
 
-    /// Makes the scale of the whole tensor an output of one element: the largest size in `x` over the largest number of the type. `x` is
-    /// read twice: by two launches of [`TensorScalePlan::fastest`], with fewer blocks for a small tensor, if `x` has at most 128 MiB and
-    /// [`tensor_scale_by`](Quantise::tensor_scale_by) takes the tensors, and otherwise by a [reduction](ReduceFunction::AbsMax) and by
-    /// maps. The largest size does not depend on the order of the elements, so that the scale has the same bits on every run and by
-    /// every way. If `x` has no element, no scale is stored.
+    /// Makes the scale of the whole tensor an output of one element: the largest size in `x` over the largest number of the type. If
+    /// [`tensor_scale_by`](Quantise::tensor_scale_by) takes the tensors, the plan is one of a [`TensorScalePlan`]: from 32 MiB of `x` on, one
+    /// launch of [`TensorScalePlan::at_once`], on architectures since `sm_80`; otherwise, up to 128 MiB, the two launches of
+    /// [`TensorScalePlan::fastest`], with fewer blocks for a small tensor, which read `x` twice. A [reduction](ReduceFunction::AbsMax) and
+    /// maps do the rest. The largest size does not depend on the order of the elements, so that the scale has the same bits on every run and
+    /// by every way. If `x` has no element, no scale is stored.
     ///
-    /// The two launches need memory for the largest sizes of the blocks. A prepared call owns it, and a call that is not takes it from the
-    /// stream's. A stream capture has none: a call that is not prepared takes the reduction and the maps there, with the parts of the
+    /// A plan needs memory for the largest sizes of the blocks. A prepared call owns it, and a call that is not takes it from the stream's.
+    /// The blocks of one launch wait for each other in this memory, so two runs of one prepared call at once, on two streams, may never end.
+    /// A stream capture has no memory: a call that is not prepared takes the reduction and the maps there, with the parts of the
     /// reduction in `q` until `q` is written. All multiprocessors work in both ways. Only if `q` has gaps, one block finds the
     /// largest size in a capture. The kernels of a capture are loaded by the first call outside of one, or by
     /// [`load_plans`](Quantise::load_plans).
@@ -243,8 +245,8 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
         }
     }
 
-    /// Makes the scale of the whole tensor an output, as [`tensor_scale`](Quantise::tensor_scale) does with the same bits, by two launches
-    /// of a plan of the caller. `x` and `q` must have their elements in one order without gaps. If there is no memory for the largest
+    /// Makes the scale of the whole tensor an output, as [`tensor_scale`](Quantise::tensor_scale) does with the same bits, by a plan of the
+    /// caller. `x` and `q` must have their elements in one order without gaps. If there is no memory for the largest
     /// sizes of the blocks, as inside a stream capture, the call takes the way that [`tensor_scale`](Quantise::tensor_scale) takes there.
     ///
     /// ```
@@ -269,27 +271,29 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
         }
     }
 
-    /// The plan of two launches for tensors with these layouts: the caller's, or the default one if it takes them.
-    fn plan_of_two(
+    /// The plan for tensors with these layouts: the caller's, or the default one if it takes them.
+    fn plan_of(
         &self,
         given: Option<TensorScalePlan>,
         layouts: [&Layout; 2],
     ) -> Option<TensorScalePlan> {
         let [x, _] = layouts;
         given.or_else(|| {
-            let plan = TensorScalePlan::default_of(T::TY, self.to, x.size())?;
+            let device = self.x.device();
+            let on = (device.arch(), device.limits().multiprocessors);
+            let plan = TensorScalePlan::default_of([T::TY, self.to], x.size(), on)?;
             let takes = self.elements(&plan, layouts).is_ok();
             takes.then_some(plan)
         })
     }
 
-    /// The number of the elements of x and q with these layouts, where they lie here, of which a plan of two launches takes all.
+    /// The number of the elements of x and q with these layouts, where they lie here, of which a plan takes all.
     fn elements(&self, plan: &TensorScalePlan, layouts: [&Layout; 2]) -> Result<i64, Error> {
         let at = [self.x.bytes().0, self.q.bytes().0];
         plan.elements([T::TY, self.to], layouts, at)
     }
 
-    /// The call by a plan of two launches, which `computed` has checked but for the plan. `None` if the plan needs memory and there is none.
+    /// The call by a plan, which `computed` has checked but for the plan. `None` if the plan needs memory and there is none.
     fn whole(
         &self,
         scale: &View<'a, f32>,
@@ -298,23 +302,19 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
     ) -> Result<Option<MemoryBoundCall<'a, TensorScalePlan>>, Error> {
         let device = self.x.device();
         plan.check(device.arch())?;
+        plan.check_device(device.limits().multiprocessors)?;
         let key = (plan, self.elements(&plan, [x, q])?);
         let addresses = [self.x.bytes().0, self.q.bytes().0, scale.bytes().0];
         if plan.blocks == 1 {
             return Ok(Some(MemoryBoundCall::of(device, key, &addresses)?));
         }
         let addresses = Addresses::from_slice(&addresses);
-        MemoryBoundCall::in_memory(
-            device,
-            memory,
-            (key, SharedMemory::of(plan.workspace())),
-            addresses,
-        )
+        MemoryBoundCall::in_memory(device, memory, (key, plan.shared()), addresses)
     }
 
     /// Prepares the launches of a computed scale.
     ///
-    /// The plan of two launches needs memory while it writes q. If there is none, as in a stream capture, the largest size is found before:
+    /// A plan needs memory while it writes q. If there is none, as in a stream capture, the largest size is found before:
     /// q, which has no gaps, is the memory of its parts.
     fn prepare_scale(
         &self,
@@ -328,7 +328,7 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
         else {
             return Ok(nothing);
         };
-        if let Some(plan) = self.plan_of_two(plan, [x, q]) {
+        if let Some(plan) = self.plan_of(plan, [x, q]) {
             let whole = self.whole(scale, (plan, [x, q]), memory)?;
             if whole.is_some() {
                 self.load_without_memory(&computed, plan, scale)?;
@@ -691,7 +691,8 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
             let [x, scale, q] = &given;
             let (x, q) = (x.resized(extents)?, q.resized(extents)?);
             let layouts = [&x.layout, &q.layout].map(|layout| layout.as_ref().expect("resized"));
-            if let Some(plan) = self.plan_of_two(plan, layouts) {
+            if let Some(plan) = self.plan_of(plan, layouts) {
+                plan.check_device(device.limits().multiprocessors)?;
                 let elements = self.elements(&plan, layouts)?;
                 if !two.iter().any(|(known, _)| *known == plan) {
                     two.push((plan, elements));
@@ -801,7 +802,7 @@ pub struct QuantiseCall<'a> {
     scale: Option<ElementwiseCall<'a>>,
     /// The map of a scale for a tensor.
     map: Option<ElementwiseCall<'a>>,
-    /// Both launches of a computed scale.
+    /// The launches of a computed scale by a plan.
     whole: Option<MemoryBoundCall<'a, TensorScalePlan>>,
     parts: Vec<MemoryBoundCall<'a, QuantisePlan>>,
 }
@@ -877,7 +878,7 @@ impl<'a> QuantiseCall<'a> {
         }
     }
 
-    /// Returns the kernel of each launch of rows, or of a computed scale by two launches, on its device.
+    /// Returns the kernel of each launch of rows, or of a computed scale by a plan, on its device.
     pub fn functions(&self) -> impl Iterator<Item = Function> {
         let whole = self.whole.iter().flat_map(MemoryBoundCall::functions);
         whole.chain(self.parts.iter().flat_map(MemoryBoundCall::functions))

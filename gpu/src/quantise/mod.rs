@@ -1,5 +1,6 @@
 //! Quantisation: numbers of 8 bits with a scale for a tensor, for each row, or for each block of a row.
 
+mod at_once;
 pub(crate) mod call;
 mod kernel;
 mod plan;

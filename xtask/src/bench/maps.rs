@@ -438,7 +438,7 @@ fn of_tensor<T: GemmElement, Q: Element>(
     }
     let mut ways: [Vec<SetRun<'_>>; 3] = [Vec::new(), Vec::new(), Vec::new()];
     let two = TensorScalePlan::fastest(T::TY, to);
-    let plans = [
+    let mut plans = vec![
         two,
         TensorScalePlan {
             reversed: false,
@@ -446,25 +446,16 @@ fn of_tensor<T: GemmElement, Q: Element>(
         },
         TensorScalePlan { blocks: 264, ..two },
         TensorScalePlan {
-            blocks: 264,
-            accesses: 8,
-            ..two
-        },
-        TensorScalePlan {
             threads: 256,
             blocks: 1056,
-            ..two
-        },
-        TensorScalePlan {
-            threads: 256,
-            blocks: 1056,
-            accesses: 2,
             ..two
         },
     ];
+    plans.extend(scales_at_once(device, [T::TY, to]));
     let mut is_first = true;
     let (of_first, of_scale) = (written[0].0.clone(), written[0].1.clone());
-    let mut by_plans: Vec<Way<'_>> = plans.map(|plan| (plan.to_string(), Vec::new())).into();
+    let named = plans.iter().map(|plan| (plan.to_string(), Vec::new()));
+    let mut by_plans: Vec<Way<'_>> = named.collect();
     for (x, (q, scale)) in read.iter().zip(&mut written) {
         let (x, q, scale) = (x.view(count)?, q.view_mut(count)?, scale.view_mut(1)?);
         let most = Reduce::new(ReduceFunction::AbsMax, &x, &[0], &scale).prepare()?;
@@ -478,8 +469,8 @@ fn of_tensor<T: GemmElement, Q: Element>(
             None
         };
         is_first = false;
-        for (plan, (_, runs)) in plans.into_iter().zip(&mut by_plans) {
-            let call = Quantise::new(to, &x, &q).tensor_scale_by(&scale, plan);
+        for (plan, (_, runs)) in plans.iter().zip(&mut by_plans) {
+            let call = Quantise::new(to, &x, &q).tensor_scale_by(&scale, *plan);
             let call = call.prepare()?;
             if let Some(want) = &want {
                 of_first.fill_bytes(0xff)?;
@@ -505,6 +496,49 @@ fn of_tensor<T: GemmElement, Q: Element>(
         "kind": "quantisation of a tensor", "type": T::NAME, "to": to.to_string(), "extents": [count],
     });
     lines.measure(&title, bytes + count, &case, ways)
+}
+
+/// Plans of a tensor's scale whose blocks run at once, around the default one: other numbers of accesses in registers and shared memory,
+/// of threads, of accesses at once, and other orders and hints. Those that the device does not take are left out.
+fn scales_at_once(device: &Device, [from, to]: [Ty; 2]) -> Vec<TensorScalePlan> {
+    let (arch, multiprocessors) = (device.arch(), device.limits().multiprocessors);
+    let Ok(plan) = TensorScalePlan::at_once(from, to, arch, multiprocessors) else {
+        return Vec::new();
+    };
+    let of = |change: &dyn Fn(&mut TensorScalePlan)| {
+        let mut plan = plan;
+        change(&mut plan);
+        plan
+    };
+    let all = [
+        plan,
+        of(&|plan| plan.cached = 0),
+        of(&|plan| plan.cached /= 2),
+        of(&|plan| plan.cached = plan.cached * 3 / 2),
+        of(&|plan| plan.reversed = false),
+        of(&|plan| (plan.accesses, plan.again_first) = (4, true)),
+        of(&|plan| (plan.accesses, plan.again_first, plan.cached) = (4, true, 0)),
+        of(&|plan| plan.accesses = 4),
+        of(&|plan| plan.held = 12),
+        of(&|plan| plan.held = 0),
+        of(&|plan| plan.kept /= 2),
+        of(&|plan| plan.kept = 0),
+        of(&|plan| {
+            (plan.threads, plan.held, plan.accesses) = (1024, 6, 4);
+            (plan.kept, plan.cached) = (plan.kept / 2, plan.cached / 2);
+        }),
+        of(&|plan| {
+            (plan.threads, plan.held, plan.accesses) = (1024, 4, 4);
+            (plan.kept, plan.cached) = (plan.kept / 2, 0);
+        }),
+        of(&|plan| {
+            (plan.threads, plan.held) = (256, 48);
+            (plan.kept, plan.cached) = (plan.kept * 2, plan.cached * 2);
+        }),
+    ];
+    all.into_iter()
+        .filter(|plan| plan.check(arch).is_ok())
+        .collect()
 }
 
 fn quantise<T: GemmElement>(

@@ -20,7 +20,7 @@ use colex_gpu::elementwise::{
 use colex_gpu::gemm::{ChunkOrder, Convolution, Epilogue};
 use colex_gpu::kernels::gemm::{Division, GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{Compute, CopyMethod, CopyPlan, Gemm, LoopNest, Major};
-use colex_gpu::quantise::Quantise;
+use colex_gpu::quantise::{Quantise, TensorScalePlan};
 use colex_gpu::ranks::RankDevices;
 use colex_gpu::reduce::scan::{ScanPlan, ScanProblem};
 use colex_gpu::reduce::top_k::{TopKPlan, TopKProblem};
@@ -161,6 +161,55 @@ fn elementwise() -> Result<Vec<Sample>, Error> {
         let from = other.view(shape)?;
         let call = Quantise::new(Ty::E5m2, &from, &narrow.view_mut(shape)?).rows(&scales);
         add(call.prepare()?.built());
+    }
+    all.extend(scales_of_tensors()?);
+    Ok(all)
+}
+
+/// Scales of tensors by two launches, and by blocks that run at once: with as many accesses in registers as by default, and with as many
+/// in blocks of more and of fewer threads.
+fn scales_of_tensors() -> Result<Vec<Sample>, Error> {
+    let mut all = Vec::new();
+    for (from, to) in [
+        (Ty::Bf16, Ty::E4m3),
+        (Ty::F16, Ty::S8),
+        (Ty::F32, Ty::E5m2),
+        (Ty::F32, Ty::S8),
+    ] {
+        let at_once = TensorScalePlan::at_once(from, to, Arch::Sm90a, 132)?;
+        for plan in [
+            TensorScalePlan::fastest(from, to),
+            at_once,
+            TensorScalePlan {
+                cached: 0,
+                ..at_once
+            },
+            TensorScalePlan { kept: 0, ..at_once },
+            TensorScalePlan { held: 0, ..at_once },
+            TensorScalePlan {
+                accesses: 4,
+                again_first: true,
+                ..at_once
+            },
+            TensorScalePlan {
+                threads: 1024,
+                held: 6,
+                kept: 14,
+                accesses: 4,
+                ..at_once
+            },
+            TensorScalePlan {
+                threads: 256,
+                held: 48,
+                kept: 56,
+                ..at_once
+            },
+        ] {
+            let most = (65536 / plan.threads).min(255) as u32;
+            for built in plan.build(Arch::Sm90a)? {
+                all.push(Sample::new(built.kernel, most));
+            }
+        }
     }
     Ok(all)
 }

@@ -617,93 +617,196 @@ fn law_scales_of_tensors_are_those_of_the_host() {
     );
 }
 
+/// Quantises drawn numbers by a drawn plan, and compares every bit: lengths, types, orders of the modes, and the numbers that count for no
+/// scale. A call that is prepared runs again.
+fn scaled_by_plan<T: GemmElement>(
+    device: &Device,
+    r: &mut Random,
+    to: Ty,
+    plan: fn(&mut Random, [Ty; 2]) -> TensorScalePlan,
+) -> usize {
+    let vector = 16 / T::BYTES as i64;
+    let (rows, columns) = (1 + r.below(5_i64), vector * (1 + r.below(60_i64)));
+    let kind = r.below(5_u64);
+    let magnitude = r.one(&[1.0, 1.0, 1e-40]);
+    let number = |r: &mut Random| match kind {
+        0 => 0.0,
+        1 if r.one_in(9) => f64::NAN,
+        2 if r.one_in(50) => f64::NEG_INFINITY,
+        _ => f64::from(r.below(4001_i32) - 2000) / 250.0 * magnitude,
+    };
+    let x: Vec<T> = (0..rows * columns)
+        .map(|_| T::from_f64(number(r)))
+        .collect();
+    let plan = plan(r, [T::TY, to]);
+    let layout = match r.below(3_u64) {
+        0 => format!("({rows},{columns}):({columns},1)"),
+        1 => format!("({columns},{rows}):(1,{columns})"),
+        _ => format!("{}:1", rows * columns),
+    };
+    let memory = device.upload(&x).expect("memory");
+    let mut scale = device.poisoned::<f32>(1).expect("memory");
+    fn quantised<T: GemmElement, Q: Element>(
+        device: &Device,
+        r: &mut Random,
+        (to, plan): (Ty, TensorScalePlan),
+        (x, layout): (&Buffer<T>, &str),
+        scale: &mut Buffer<f32>,
+    ) -> Vec<Q> {
+        let mut q = device.poisoned::<Q>(x.len()).expect("memory");
+        {
+            let (x, to_q) = (view(x, layout), view_mut(&mut q, layout));
+            let scale = scale.view_mut(1).expect("a view");
+            let call = Quantise::new(to, &x, &to_q).tensor_scale_by(&scale, plan);
+            if r.one_in(2) {
+                call.run().unwrap_or_else(|why| panic!("{plan}: {why}"));
+            } else {
+                let call = call.prepare().expect("a call");
+                assert_eq!(call.to_string(), plan.to_string());
+                let _ = call.explain();
+                (0..2).for_each(|_| call.run(device).expect("a run"));
+            }
+        }
+        q.download().expect("numbers")
+    }
+    let (of_plan, of_x) = ((to, plan), (&memory, &layout[..]));
+    let found: Vec<u8> = match to {
+        Ty::S8 => quantised::<T, i8>(device, r, of_plan, of_x, &mut scale)
+            .into_iter()
+            .map(|x| x as u8)
+            .collect(),
+        _ => quantised::<T, u8>(device, r, of_plan, of_x, &mut scale),
+    };
+    let numbers: Vec<f32> = x.iter().map(|x| x.to_f64() as f32).collect();
+    let (want, own) = colex_gpu::quantise::reference::row(to, &numbers).expect("a row");
+    let scale = scale.download().expect("a scale")[0];
+    assert_eq!(scale.to_bits(), want.to_bits(), "{layout}, {plan}");
+    for (i, (found, want)) in found.into_iter().zip(own).enumerate() {
+        let is_same = found == want || want & 0x7f == 0x7f && found & 0x7f == 0x7f;
+        assert!(is_same, "{layout}, {plan}, {i}: {found:#x} and {want:#x}");
+    }
+    numbers.len()
+}
+
+/// Quantises by many drawn plans, several on each of some devices, whose calls meet through the same words. Returns the cases and elements.
+fn scaled_by_plans(
+    (seed, name): (u64, &str),
+    [devices, each]: [u64; 2],
+    plan: fn(&mut Random, [Ty; 2]) -> TensorScalePlan,
+) -> [usize; 2] {
+    let mut r = Random::of(seed, name);
+    let (mut cases, mut elements) = (0, 0);
+    for arch in [Arch::Sm90a, Arch::Sm80] {
+        for schedule in 0..devices {
+            let device = simulator(arch, 8 + schedule);
+            for _ in 0..each {
+                let to = match arch {
+                    Arch::Sm90a => r.one(&[Ty::S8, Ty::E4m3, Ty::E5m2]),
+                    _ => Ty::S8,
+                };
+                let run = r.one(&[
+                    scaled_by_plan::<f32>,
+                    scaled_by_plan::<f16>,
+                    scaled_by_plan::<bf16>,
+                ]);
+                elements += run(&device, &mut r, to, plan);
+                cases += 1;
+            }
+        }
+    }
+    [cases, elements]
+}
+
 /// The plans of two launches give the same bits: lengths, types, orders of the modes, plans, one block, and the numbers that count for no
 /// scale. A call that is prepared runs again, and a plan that does not fit is refused.
 #[test]
 fn law_scales_of_tensors_by_two_launches_are_those_of_the_host() {
-    fn one<T: GemmElement>(device: &Device, r: &mut Random, to: Ty) -> usize {
-        let vector = 16 / T::BYTES as i64;
-        let (rows, columns) = (1 + r.below(5_i64), vector * (1 + r.below(60_i64)));
-        let kind = r.below(5_u64);
-        let magnitude = r.one(&[1.0, 1.0, 1e-40]);
-        let number = |r: &mut Random| match kind {
-            0 => 0.0,
-            1 if r.one_in(9) => f64::NAN,
-            2 if r.one_in(50) => f64::NEG_INFINITY,
-            _ => f64::from(r.below(4001_i32) - 2000) / 250.0 * magnitude,
-        };
-        let x: Vec<T> = (0..rows * columns)
-            .map(|_| T::from_f64(number(r)))
-            .collect();
-        let plan = TensorScalePlan {
-            threads: r.one(&[32, 64, 256]),
+    let plan = |r: &mut Random, [from, to]: [Ty; 2]| TensorScalePlan {
+        threads: r.one(&[32, 64, 256]),
+        accesses: 1 + r.below(4_i64),
+        blocks: r.one(&[1, 2, 3, 7, 40, 70]),
+        reversed: r.one_in(2),
+        ..TensorScalePlan::fastest(from, to)
+    };
+    let of = (22, "scales of tensors by two launches");
+    let [cases, elements] = scaled_by_plans(of, [1, 30], plan);
+    println!("law quantise.launches: {cases} cases, {elements} elements");
+}
+
+/// The plans of one launch whose blocks run at once give the same bits as those of two: few blocks and more blocks than the tensor has
+/// accesses, accesses in registers, in shared memory and read again, ends within an access, and under several schedules. Plans of other
+/// numbers of blocks meet through the same words one after the other, which must be 0 each time.
+#[test]
+fn law_scales_of_tensors_by_blocks_at_once_are_those_of_the_host() {
+    let plan = |r: &mut Random, [from, to]: [Ty; 2]| {
+        let [held, kept] = [r.below(4_i64), r.below(7_i64)];
+        TensorScalePlan {
+            threads: r.one(&[32, 32, 64, 96]),
             accesses: 1 + r.below(4_i64),
-            blocks: r.one(&[1, 2, 3, 7, 40, 70]),
+            blocks: r.one(&[1, 2, 2, 3, 5, 7, 34]),
             reversed: r.one_in(2),
-            ..TensorScalePlan::fastest(T::TY, to)
-        };
-        let layout = match r.below(3_u64) {
-            0 => format!("({rows},{columns}):({columns},1)"),
-            1 => format!("({columns},{rows}):(1,{columns})"),
-            _ => format!("{}:1", rows * columns),
-        };
-        let memory = device.upload(&x).expect("memory");
-        let mut scale = device.poisoned::<f32>(1).expect("memory");
-        fn quantised<T: GemmElement, Q: Element>(
-            device: &Device,
-            r: &mut Random,
-            (to, plan): (Ty, TensorScalePlan),
-            (x, layout): (&Buffer<T>, &str),
-            scale: &mut Buffer<f32>,
-        ) -> Vec<Q> {
-            let mut q = device.poisoned::<Q>(x.len()).expect("memory");
-            {
-                let (x, to_q) = (view(x, layout), view_mut(&mut q, layout));
-                let scale = scale.view_mut(1).expect("a view");
-                let call = Quantise::new(to, &x, &to_q).tensor_scale_by(&scale, plan);
-                if r.one_in(2) {
-                    call.run().expect("a run");
-                } else {
-                    let call = call.prepare().expect("a call");
-                    assert_eq!(call.to_string(), plan.to_string());
-                    (0..2).for_each(|_| call.run(device).expect("a run"));
+            held,
+            kept: kept.max(i64::from(held == 0)),
+            cached: r.one(&[0, 1, 2, 5]),
+            again_first: r.one_in(2),
+            ..TensorScalePlan::fastest(from, to)
+        }
+    };
+    let of = (23, "scales of tensors by blocks at once");
+    let [cases, elements] = scaled_by_plans(of, [6, 20], plan);
+    println!("law quantise.at_once: {cases} cases, {elements} elements");
+}
+
+/// Every number of accesses of a block, from one element of the first one to more than the chip keeps, by plans with registers alone,
+/// shared memory alone and both; and a smaller size behind a larger one, in the same words.
+#[test]
+fn law_blocks_at_once_take_every_length() {
+    let device = simulator(Arch::Sm90a, 17);
+    let mut cases = 0;
+    for (held, kept) in [(1, 0), (0, 1), (2, 5)] {
+        for blocks in [2, 3] {
+            let plan = TensorScalePlan {
+                threads: 32,
+                accesses: 2,
+                blocks,
+                held,
+                kept,
+                cached: 2,
+                ..TensorScalePlan::fastest(Ty::F32, Ty::S8)
+            };
+            // An access of a block has 128 elements.
+            let accesses = (held + kept) * blocks + 2 * blocks * 2 + 1;
+            for access in 0..accesses {
+                for more in [4, 60, 128] {
+                    let count = (128 * access + more) as usize;
+                    // The largest size of every second length is in the last element.
+                    let top = if access % 2 == 0 { 1000.0 } else { 1.0 };
+                    let mut numbers: Vec<f32> =
+                        (0..count).map(|i| (i % 97) as f32 / 97.0).collect();
+                    numbers[count - 1] = -top;
+                    let x = device.upload(&numbers).expect("memory");
+                    let mut q = device.poisoned::<i8>(count).expect("memory");
+                    let mut scale = device.poisoned::<f32>(1).expect("memory");
+                    {
+                        let x = x.view(count as i64).expect("a view");
+                        let q = q.view_mut(count as i64).expect("a view");
+                        let scale = scale.view_mut(1).expect("a view");
+                        let call = Quantise::new(Ty::S8, &x, &q).tensor_scale_by(&scale, plan);
+                        call.run().expect("a run");
+                    }
+                    let (want, own) =
+                        colex_gpu::quantise::reference::row(Ty::S8, &numbers).expect("a row");
+                    let scale = scale.download().expect("a scale");
+                    assert_eq!(scale, [want], "{plan}, {count}");
+                    let found = q.download().expect("numbers");
+                    let found: Vec<u8> = found.iter().map(|q| *q as u8).collect();
+                    assert_eq!(found, own, "{plan}, {count}");
+                    cases += 1;
                 }
             }
-            q.download().expect("numbers")
-        }
-        let (of_plan, of_x) = ((to, plan), (&memory, &layout[..]));
-        let found: Vec<u8> = match to {
-            Ty::S8 => quantised::<T, i8>(device, r, of_plan, of_x, &mut scale)
-                .into_iter()
-                .map(|x| x as u8)
-                .collect(),
-            _ => quantised::<T, u8>(device, r, of_plan, of_x, &mut scale),
-        };
-        let numbers: Vec<f32> = x.iter().map(|x| x.to_f64() as f32).collect();
-        let (want, own) = colex_gpu::quantise::reference::row(to, &numbers).expect("a row");
-        let scale = scale.download().expect("a scale")[0];
-        assert_eq!(scale.to_bits(), want.to_bits(), "{layout}, {plan}");
-        for (i, (found, want)) in found.into_iter().zip(own).enumerate() {
-            let is_same = found == want || want & 0x7f == 0x7f && found & 0x7f == 0x7f;
-            assert!(is_same, "{layout}, {plan}, {i}: {found:#x} and {want:#x}");
-        }
-        numbers.len()
-    }
-    let mut r = Random::of(22, "scales of tensors by two launches");
-    let (mut cases, mut elements) = (0, 0);
-    for arch in [Arch::Sm90a, Arch::Sm80] {
-        let device = simulator(arch, 8);
-        for _ in 0..30 {
-            let to = match arch {
-                Arch::Sm90a => r.one(&[Ty::S8, Ty::E4m3, Ty::E5m2]),
-                _ => Ty::S8,
-            };
-            let run = r.one(&[one::<f32>, one::<f16>, one::<bf16>]);
-            elements += run(&device, &mut r, to);
-            cases += 1;
         }
     }
-    println!("law quantise.launches: {cases} cases, {elements} elements");
+    println!("law quantise.lengths: {cases} cases");
 }
 
 /// A computed scale takes two launches by default where they take the tensors, and the reduction and the maps elsewhere, with the same
@@ -793,6 +896,13 @@ fn refused_plans_of_a_tensors_scale_say_what_would_be_right() {
         by("(4,8):(0,1)", rows, fastest),
         by(rows, rows, fastest),
         by("(1,32):(77,1)", "(1,32):(5,1)", fastest),
+        by(rows, rows, of(&|plan| plan.cached = 1)),
+        by(rows, rows, of(&|plan| (plan.held, plan.blocks) = (25, 2))),
+        by(rows, rows, of(&|plan| (plan.kept, plan.blocks) = (21, 2))),
+        by(rows, rows, of(&|plan| (plan.held, plan.blocks) = (1, 257))),
+        by(rows, rows, of(&|plan| (plan.held, plan.blocks) = (1, 109))),
+        by(rows, rows, of(&|plan| (plan.held, plan.cached) = (1, -1))),
+        by(rows, rows, of(&|plan| (plan.kept, plan.blocks) = (1, 2))),
     ];
     assert_eq!(
         found,
@@ -807,6 +917,13 @@ fn refused_plans_of_a_tensors_scale_say_what_would_be_right() {
             gaps,
             gaps,
             "nothing is refused",
+            "nothing is refused",
+            "the plan's number of accesses in the cache, by two launches, is 1: the quantisation kernel takes 0 to 0",
+            "the plan's number of accesses in registers is 25: the quantisation kernel takes 0 to 24",
+            "the plan's number of accesses in shared memory is 21: the quantisation kernel takes 0 to 20",
+            "the plan's number of blocks at once is 257: the quantisation kernel takes 1 to 256",
+            "the plan asks for 109 blocks at once on the device: the quantisation kernel takes at most 108, 1 fewer",
+            "the plan's number of accesses in the cache is -1: the quantisation kernel takes 0 to 1073741824",
             "nothing is refused",
         ]
     );

@@ -3,7 +3,7 @@
 use colex_atom::{Arch, Ty};
 use colex_gpu::elementwise::{ElementwisePlan, Map, MapExpression};
 use colex_gpu::memory_bound::{MemoryBoundCall, MemoryBoundPlan, Traffic};
-use colex_gpu::quantise::{Quantise, QuantisePlan};
+use colex_gpu::quantise::{Quantise, QuantisePlan, TensorScalePlan};
 use colex_gpu::reduce::scan::{Scan, ScanPlan};
 use colex_gpu::reduce::top_k::{TopK, TopKPlan};
 use colex_gpu::reduce::{Reduce, ReduceFunction, ReducePlan, ReduceProblem};
@@ -445,6 +445,71 @@ fn law_drawn_plans_of_maps_are_right_or_refused() {
         );
     }
     tally.report("maps");
+}
+
+#[test]
+fn law_drawn_plans_of_scales_of_tensors_are_right_or_refused() {
+    let mut r = Random::of(27, "scales of tensors");
+    let mut tally = Tally::default();
+    for i in 0..DRAWN {
+        let device = simulator(r.one(&ARCHS), i as u64);
+        let count = r.one(&[4_usize, 36, 256, 1000, 3000]);
+        let x: Vec<f32> = whole(&mut r, count).iter().map(|x| *x as f32).collect();
+        let from = device.upload(&x).expect("memory");
+        let mut to = device.poisoned::<i8>(count).expect("memory");
+        let mut scale = device.poisoned::<f32>(1).expect("memory");
+        {
+            let view = from.view(count as i64).expect("a view");
+            let q = to.view_mut(count as i64).expect("a view");
+            let scale = scale.view_mut(1).expect("a view");
+            let is_at_once = r.one_in(2);
+            let mut of_chip = |usual: &[i64]| match is_at_once {
+                true => number(&mut r, usual),
+                false => 0,
+            };
+            let (held, kept) = (of_chip(&[0, 1, 3]), of_chip(&[0, 1, 2, 5]));
+            let plan = TensorScalePlan {
+                held,
+                kept,
+                cached: of_chip(&[0, 1, 4]),
+                threads: number(&mut r, &[32, 32, 64]),
+                accesses: number(&mut r, &[1, 2, 4]),
+                blocks: number(&mut r, &[1, 2, 3, 5]),
+                reversed: r.one_in(2),
+                again_first: r.one_in(2),
+                ..TensorScalePlan::fastest(Ty::F32, Ty::S8)
+            };
+            let _ = (plan.explain(count as i64), plan.bytes(count as i64));
+            let call = Quantise::new(Ty::S8, &view, &q).tensor_scale_by(&scale, plan);
+            let prepared = match call.prepare() {
+                Err(error) if error.plan().is_none() => panic!("{plan}: {error}"),
+                prepared => prepared,
+            };
+            let accepted = plan.check(device.arch()).is_ok();
+            let on_device = !accepted || prepared.is_ok() || plan.blocks > 100;
+            assert!(on_device, "{plan}");
+            let call = match prepared {
+                Err(error) => {
+                    tally.takes(&plan.to_string(), Some(Err(error)));
+                    continue;
+                }
+                Ok(call) => call,
+            };
+            assert!(accepted, "{plan}");
+            if !tally.takes(&plan.to_string(), None) {
+                continue;
+            }
+            let _ = call.explain();
+            call.run(&device)
+                .unwrap_or_else(|why| panic!("{plan}: {why}"));
+        }
+        let (want, own) = colex_gpu::quantise::reference::row(Ty::S8, &x).expect("a row");
+        assert_eq!(scale.download().expect("a scale"), [want], "case {i}");
+        let found = to.download().expect("q");
+        let found: Vec<u8> = found.iter().map(|q| *q as u8).collect();
+        assert_eq!(found, own, "case {i}");
+    }
+    tally.report("scales of tensors");
 }
 
 #[test]
