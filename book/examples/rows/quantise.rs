@@ -12,6 +12,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     scales()?;
     tensor()?;
     launches()?;
+    at_once()?;
     plan()?;
     back()?;
     Ok(())
@@ -85,6 +86,16 @@ fn launches() -> Result<(), Box<dyn Error>> {
     });
     let [one, other] = both;
     assert_eq!(one?, other?);
+    Ok(())
+}
+
+/// One scale by one launch.
+fn at_once() -> Result<(), Box<dyn Error>> {
+    println!("\n== at once ==");
+    // ANCHOR: at_once
+    let plan = TensorScalePlan::at_once(Ty::Bf16, Ty::E4m3, Arch::Sm90a, 132)?;
+    println!("{}", plan.explain(1 << 25));
+    // ANCHOR_END: at_once
     Ok(())
 }
 

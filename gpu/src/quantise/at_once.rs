@@ -268,11 +268,11 @@ impl AtOnce<'_> {
                 body(k, x, slot);
             }
         };
-        let whole = self.plan.kept / TAKEN * TAKEN;
+        let whole = self.plan.kept / TAKEN;
         if whole > 0 {
-            k.for_(0, whole, TAKEN, |k, first| take(k, first, TAKEN));
+            k.for_(0, whole, 1, |k, group| take(k, &(group * TAKEN), TAKEN));
         }
-        take(k, &whole.into(), self.plan.kept - whole);
+        take(k, &(whole * TAKEN).into(), self.plan.kept % TAKEN);
     }
 
     /// The largest size of all blocks, from that of each.

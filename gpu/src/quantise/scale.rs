@@ -333,15 +333,23 @@ impl TensorScalePlan {
                 true => "before",
                 false => "after",
             };
+            let hint = match self.cached {
+                0 => "No elements are marked for the second-level cache.".to_string(),
+                _ => format!(
+                    "All but the last {} of those, {} elements, are marked as the first to leave the second-level cache.",
+                    cached.0, cached.1
+                ),
+            };
             return format!(
                 "quantisation of {from} to {to}, a tensor of {elements} elements\n\
                  An access takes {of}, 16 bytes.\n\
                  {blocks} of {threads} run at once. Registers hold {} of each thread, {} elements, and shared memory keeps {}, {} \
                  elements.\n\
-                 {again} elements are read twice, {accesses} at once, the {order} ones first again, {first} those on the chip. The \
-                 second-level cache is to have {}, {} elements.\n\
+                 {again} elements are read twice, by {accesses} of a thread at once: the second time the {order} ones first, {first} the \
+                 results of those on the chip.\n\
+                 {hint}\n\
                  {moved} bytes are moved or found in a cache, and {must} must be moved.",
-                held.0, held.1, kept.0, kept.1, cached.0, cached.1
+                held.0, held.1, kept.0, kept.1
             );
         }
         format!(

@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use colex_atom::Ty;
+use colex_atom::{Arch, Ty};
 use colex_gpu::elementwise::{Gather, MapExpression, Pairing};
 use colex_gpu::gemm::Convolution;
 use colex_gpu::kernels::CopyCall;
-use colex_gpu::quantise::Quantise;
+use colex_gpu::quantise::{Quantise, TensorScalePlan};
 use colex_gpu::reduce::scan::Scan;
 use colex_gpu::reduce::top_k::TopK;
 use colex_gpu::reduce::{Reduce, ReduceFunction};
@@ -577,51 +577,60 @@ fn load_plans_of_every_call_refuse_shapes() {
     );
 }
 
-/// The scale of a tensor takes two launches wherever it has memory: outside of a stream capture, and prepared before one. A call that is
-/// captured and not prepared has none, and takes the reduction, in parts, and two maps: in no case has one block all of a large tensor. A
-/// capture before the kernels are loaded is refused, and goes on.
+/// The scale of a tensor takes one launch whose blocks run at once, or two for a small tensor, wherever it has memory: outside of a stream
+/// capture, and prepared before one. A call that is captured and not prepared has none, and takes the reduction, in parts, and two maps: in
+/// no case has one block all of a large tensor. A capture before the kernels are loaded is refused, and goes on.
 #[test]
 fn law_a_computed_scale_has_many_blocks_captured_or_not() {
     let act = || {
         let device = on_cudarc();
         let (x, scale) = (buffer::<bf16>(&device), buffer::<f32>(&device));
         let q = buffer::<u8>(&device);
-        let call = |rows: i64, gap: i64| {
+        let at_once = TensorScalePlan::at_once(Ty::Bf16, Ty::E4m3, Arch::Sm90a, 20).unwrap();
+        let call = |rows: i64, gap: i64, plan: Option<TensorScalePlan>| {
             let x = view(&x, &format!("({rows},1000):(1000,1)"));
             let q = view_mut(&q, &format!("({rows},1000):({},1)", 1000 + gap));
-            Quantise::new(Ty::E4m3, &x, &q).tensor_scale(&rows_mut(&scale, &[1]))
+            let (call, scale) = (Quantise::new(Ty::E4m3, &x, &q), rows_mut(&scale, &[1]));
+            match plan {
+                Some(plan) => call.tensor_scale_by(&scale, plan),
+                None => call.tensor_scale(&scale),
+            }
         };
         let launches = |work: &dyn Fn() -> Result<(), Error>| {
             let counts = counted(&device, work).unwrap();
-            (counts.get("cuLaunchKernelEx").copied(), loads(&counts))
+            let [all, at_once] =
+                ["cuLaunchKernelEx", "launches_at_once"].map(|name| counts.get(name).copied());
+            ((all, at_once), loads(&counts))
         };
-        let (nodes, refused) = captured(&device, || call(500, 0).run());
+        let (nodes, refused) = captured(&device, || call(500, 0, None).run());
         assert_eq!(nodes, Ok(0));
         assert!(refused.expect_err("no kernel is loaded").is_capturing());
         let mut said = Vec::new();
-        for (name, rows, gap) in [
-            ("a tensor", 500, 0),
-            ("of one block", 8, 0),
-            ("with gaps", 500, 24),
+        for (name, rows, gap, plan) in [
+            ("a tensor", 500, 0, None),
+            ("of one block", 8, 0, None),
+            ("with gaps", 500, 24, None),
+            ("at once", 500, 0, Some(at_once)),
         ] {
-            let (first, loaded) = launches(&|| call(rows, gap).run());
+            let (first, loaded) = launches(&|| call(rows, gap, plan).run());
             assert!(loaded > 0, "{name}");
-            let again = launches(&|| call(rows, gap).run());
+            let again = launches(&|| call(rows, gap, plan).run());
             assert_eq!(again, (first, 0), "{name}");
-            let prepared = call(rows, gap).prepare().unwrap();
+            let prepared = call(rows, gap, plan).prepare().unwrap();
             let before = captured(&device, || prepared.run(&device));
             before
                 .1
                 .unwrap_or_else(|error| panic!("{name}, prepared: {error}"));
-            let inside = captured(&device, || call(rows, gap).prepare()?.run(&device));
-            let unprepared = captured(&device, || call(rows, gap).run());
+            let inside = captured(&device, || call(rows, gap, plan).prepare()?.run(&device));
+            let unprepared = captured(&device, || call(rows, gap, plan).run());
             for (_, ended) in [&inside, &unprepared].map(|(nodes, ended)| (nodes, ended)) {
                 assert!(ended.is_ok(), "{name}: {ended:?}");
             }
             assert_eq!(inside.0, unprepared.0, "{name}");
             let [before, unprepared] =
                 [before.0, unprepared.0].map(|nodes| nodes.expect("a graph"));
-            let first = first.expect("launches");
+            assert_eq!(first.1, plan.map(|_| 1), "{name}");
+            let first = first.0.expect("launches");
             said.push(format!(
                 "{name}: {first} launches, captured {unprepared}, prepared {before}"
             ));
@@ -632,6 +641,6 @@ fn law_a_computed_scale_has_many_blocks_captured_or_not() {
     assert_eq!(
         said(name, "whole", act),
         "a tensor: 2 launches, captured 3, prepared 2; of one block: 2 launches, captured 2, prepared 2; \
-         with gaps: 3 launches, captured 3, prepared 3"
+         with gaps: 3 launches, captured 3, prepared 3; at once: 1 launches, captured 3, prepared 1"
     );
 }

@@ -918,7 +918,7 @@ fn refused_plans_of_a_tensors_scale_say_what_would_be_right() {
             gaps,
             "nothing is refused",
             "nothing is refused",
-            "the plan's number of accesses in the cache, by two launches, is 1: the quantisation kernel takes 0 to 0",
+            "the plan's number of accesses in the cache, by two launches, is 1: the quantisation kernel takes 0 only",
             "the plan's number of accesses in registers is 25: the quantisation kernel takes 0 to 24",
             "the plan's number of accesses in shared memory is 21: the quantisation kernel takes 0 to 20",
             "the plan's number of blocks at once is 257: the quantisation kernel takes 1 to 256",
