@@ -1,9 +1,9 @@
 //! The kernel of a plan whose blocks all run at once: each block reads its part of the tensor once, meets the others for the largest
 //! size, and quantises what it still has, and then what it reads again.
 //!
-//! An *access* is the 16 bytes of each thread of a block, and the blocks take those of the tensor in turn. The first ones go to shared
-//! memory by asynchronous copies, which are under way while the threads read the others; the next ones stay in registers. A thread copies
-//! its own elements to shared memory and reads no others, so it waits for its own copies alone.
+//! An *access* is the 16 bytes of each thread of a block, and the blocks take those of the tensor in turn. The first ones of the tensor go to
+//! shared memory by asynchronous copies, which are under way while the threads read others; the next ones stay in registers; the rest is
+//! read again. A thread copies its own elements to shared memory and reads no others, so it waits for its own copies alone.
 
 use colex_atom::{Arch, CopyAtom, Ty};
 use colex_ir::BinaryOp::{And, Max, Or};
@@ -17,10 +17,13 @@ use colex_tiled::TiledCopy;
 use super::kernel::scale_of;
 use super::problem::MOST;
 use super::scale::{TensorScalePlan, WORDS_HEADER, line, row, universal};
-use crate::memory_bound::plan::WARP;
+use crate::memory_bound::plan::{WARP, div_up};
 
 /// The accesses in shared memory that a thread takes at once.
 const TAKEN: i64 = 4;
+
+/// The groups of loads behind which the copies to shared memory start, a share of them behind each.
+const SHARES: i64 = 2;
 
 /// The bit that a block's word has once the block has stored its largest size there: the sign, which no size has.
 const STORED: i64 = 1 << 31;
@@ -178,44 +181,61 @@ impl AtOnce<'_> {
 
     /// Reads all accesses of the block and takes their sizes; returns those that stay in registers.
     ///
-    /// The copies to shared memory come first, since they need no registers while they are under way. The accesses that are read again
-    /// come before those that registers hold, so that registers hold nothing yet while many loads are under way.
+    /// Those that are read again come first, in groups, while registers hold nothing yet: so the loads of many accesses are under way.
+    /// Behind the loads of the first groups, before a thread waits for them, it starts the copies to shared memory. These need no registers,
+    /// and so the memory is busy while a group has come and the loads of the next one are only begun.
     fn read(&self, k: &mut Builder) -> Vec<Fragment> {
         let plan = self.plan;
-        if let Some(kept) = &self.kept {
-            k.for_(0, plan.kept, 1, |k, slot| {
-                let of = self.part(&self.copies[0], &self.x, slot);
-                let to = self.slot(kept, slot);
-                k.copy_in_bounds(self.once.on(&self.copies[2]), &of, &to);
-            });
-            k.cp_async_commit();
-        }
-        let cached = (plan.cached + plan.accesses - 1) / plan.accesses;
+        let cached = div_up(plan.cached, plan.accesses);
         let early = match cached {
             // The cache has no hint.
             0 => Index::constant(0),
             _ => k.within(&self.groups - self.groups.min(&cached.into()), 0..MOST),
+        };
+        let share = div_up(plan.kept, SHARES);
+        let copied = |k: &mut Builder, groups: &Index| {
+            let copied = groups.min(&SHARES.into()) * share;
+            k.within(copied.min(&plan.kept.into()), 0..plan.kept + 1)
         };
         for (begin, end, hints) in [
             (&0.into(), &early, self.once),
             (&early, &self.groups, Hints::default()),
         ] {
             k.for_(begin, end, 1, |k, group| {
-                for (x, _) in self.load_group(k, group, hints) {
+                let loaded = self.load_group(k, group, hints);
+                let [begin, end] = [group.clone(), group + 1].map(|groups| copied(k, &groups));
+                self.fetch(k, [&begin, &end]);
+                for (x, _) in loaded {
                     self.measure(k, &x);
                 }
             });
         }
+        let begin = copied(k, &self.groups);
+        self.fetch(k, [&begin, &plan.kept.into()]);
+        k.cp_async_commit();
+        // The assembler moves no load in front of it, where the groups would have fewer registers.
+        k.emit(|ir| ir.warp_sync());
         let held = (plan.kept..plan.on_chip()).map(Index::constant);
         let held: Vec<Fragment> = held.map(|i| self.load(k, &i, self.once)).collect();
-        if self.kept.is_some() {
-            k.cp_async_wait(0);
-        }
+        k.cp_async_wait(0);
         self.over_kept(k, |k, x, _| self.measure(k, x));
         for x in &held {
             self.measure(k, x);
         }
         held
+    }
+
+    /// Starts the copies of some accesses to shared memory.
+    fn fetch(&self, k: &mut Builder, [begin, end]: [&Index; 2]) {
+        let Some(kept) = &self.kept else {
+            return;
+        };
+        k.for_(begin, end, 1, |k, slot| {
+            let slot = k.within(slot, 0..self.plan.kept);
+            let of = self.part(&self.copies[0], &self.x, &slot);
+            let to = self.slot(kept, &slot);
+            k.copy_in_bounds(self.once.on(&self.copies[2]), &of, &to);
+        });
     }
 
     /// The accesses of a group of those beyond the chip, all under way at once, with their numbers.

@@ -516,8 +516,11 @@ fn scales_at_once(device: &Device, [from, to]: [Ty; 2]) -> Vec<TensorScalePlan> 
         of(&|plan| plan.cached /= 2),
         of(&|plan| plan.cached = plan.cached * 3 / 2),
         of(&|plan| plan.reversed = false),
-        of(&|plan| (plan.accesses, plan.again_first) = (4, true)),
-        of(&|plan| (plan.accesses, plan.again_first, plan.cached) = (4, true, 0)),
+        of(&|plan| (plan.accesses, plan.held, plan.again_first) = (4, 18, true)),
+        of(&|plan| {
+            (plan.accesses, plan.held, plan.again_first) = (4, 18, true);
+            plan.cached = 0;
+        }),
         of(&|plan| plan.accesses = 4),
         of(&|plan| plan.held = 12),
         of(&|plan| plan.held = 0),

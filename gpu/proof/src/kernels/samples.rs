@@ -188,6 +188,7 @@ fn scales_of_tensors() -> Result<Vec<Sample>, Error> {
             TensorScalePlan { held: 0, ..at_once },
             TensorScalePlan {
                 accesses: 4,
+                held: 18,
                 again_first: true,
                 ..at_once
             },
