@@ -336,7 +336,7 @@ impl TensorScalePlan {
             let hint = match self.cached {
                 0 => "No elements are marked for the second-level cache.".to_string(),
                 _ => format!(
-                    "All but the last {} of those, {} elements, are marked as the first to leave the second-level cache.",
+                    "All but the last {} of those, at most {} elements, are marked as the first to leave the second-level cache.",
                     cached.0, cached.1
                 ),
             };
