@@ -239,21 +239,20 @@ impl TensorScalePlan {
 
     /// Returns the words of 32 bits through which the blocks of one launch meet.
     pub(crate) fn words(&self) -> i64 {
-        match self.meets() {
-            true => product([div_up(self.blocks, 4), 4]).saturating_add(WORDS_HEADER),
-            false => 0,
+        if self.meets() {
+            product([div_up(self.blocks, 4), 4]).saturating_add(WORDS_HEADER)
+        } else {
+            0
         }
     }
 
     /// Returns the elements that are read twice.
     fn again(&self, elements: i64) -> i64 {
-        match self.is_at_once() {
-            true => {
-                let on_chip = product([self.of_access(), self.on_chip(), self.blocks]);
-                elements.saturating_sub(on_chip).max(0)
-            }
-            false => elements,
+        if !self.is_at_once() {
+            return elements;
         }
+        let on_chip = product([self.of_access(), self.on_chip(), self.blocks]);
+        elements.saturating_sub(on_chip).max(0)
     }
 
     /// Returns the elements that a block has at once.
@@ -329,10 +328,7 @@ impl TensorScalePlan {
                 (counted((n, "access")), product([n, all]))
             });
             let again = self.again(elements);
-            let first = match self.again_first {
-                true => "before",
-                false => "after",
-            };
+            let first = if self.again_first { "before" } else { "after" };
             let hint = match self.cached {
                 0 => "No elements are marked for the second-level cache.".to_string(),
                 _ => format!(
@@ -404,14 +400,15 @@ impl TensorScalePlan {
 
     /// Checks that a device has a multiprocessor for each block of one launch.
     pub(crate) fn check_device(&self, multiprocessors: u32) -> Result<(), Error> {
-        match self.is_at_once() {
-            true => {
-                let most = multiprocessors.into();
-                let check = self.plan_check(&"");
-                check.limit("blocks at once on the device", self.blocks, most)
-            }
-            false => Ok(()),
+        if !self.is_at_once() {
+            return Ok(());
         }
+        let check = self.plan_check(&"");
+        check.limit(
+            "blocks at once on the device",
+            self.blocks,
+            multiprocessors.into(),
+        )
     }
 
     fn plan_check<'a>(&self, operands: &'a dyn fmt::Display) -> PlanCheck<'a> {
@@ -477,9 +474,10 @@ impl TensorScalePlan {
 
     /// Returns the launches in their order.
     fn launches(&self) -> &'static [ScaleLaunch] {
-        match self.is_at_once() {
-            true => &[ScaleLaunch::Only],
-            false => &[ScaleLaunch::First, ScaleLaunch::Second],
+        if self.is_at_once() {
+            &[ScaleLaunch::Only]
+        } else {
+            &[ScaleLaunch::First, ScaleLaunch::Second]
         }
     }
 }

@@ -463,9 +463,8 @@ fn law_drawn_plans_of_scales_of_tensors_are_right_or_refused() {
             let q = to.view_mut(count as i64).expect("a view");
             let scale = scale.view_mut(1).expect("a view");
             let is_at_once = r.one_in(2);
-            let mut of_chip = |usual: &[i64]| match is_at_once {
-                true => number(&mut r, usual),
-                false => 0,
+            let mut of_chip = |usual: &[i64]| {
+                if is_at_once { number(&mut r, usual) } else { 0 }
             };
             let (held, kept) = (of_chip(&[0, 1, 3]), of_chip(&[0, 1, 2, 5]));
             let plan = TensorScalePlan {
