@@ -7,7 +7,7 @@ use colex_layout::{IntoTiler, Layout, layout};
 use colex_tiled::{Operand, TiledMma};
 
 use super::batch::BatchForm;
-use super::epilogue::sm90::columns as part_columns;
+use super::epilogue::sm90::own_columns;
 use super::epilogue::split_sum;
 use super::epilogue::terms::KernelEpilogue;
 use super::family::Numbers;
@@ -529,7 +529,7 @@ impl GemmPlan {
     /// The columns of a part of C, of which the width of a tile is a multiple where a kernel for several widths has an epilogue of the
     /// caller: each formula is there once, and no columns are left behind the last whole part.
     pub(crate) fn part_columns(&self) -> i64 {
-        part_columns(&self.launched().stored()).unwrap_or(WIDTH)
+        own_columns(&self.launched().stored()).unwrap_or(WIDTH)
     }
 
     /// The clusters' tiles of a problem.

@@ -23,11 +23,11 @@ type Elsewhere<'a> = dyn Fn(usize) -> Result<f64> + 'a;
 /// One way to do the work.
 pub(super) struct Contender<'a> {
     pub(super) name: String,
-    run: Run<'a>,
+    run: ContenderRun<'a>,
 }
 
 /// Where a contender runs.
-enum Run<'a> {
+enum ContenderRun<'a> {
     Here(Box<DeviceWork<'a>>),
     Elsewhere(Box<Elsewhere<'a>>),
 }
@@ -39,7 +39,7 @@ impl<'a> Contender<'a> {
     ) -> Contender<'a> {
         Contender {
             name: name.into(),
-            run: Run::Here(Box::new(run)),
+            run: ContenderRun::Here(Box::new(run)),
         }
     }
 
@@ -50,15 +50,15 @@ impl<'a> Contender<'a> {
     ) -> Contender<'a> {
         Contender {
             name: name.into(),
-            run: Run::Elsewhere(Box::new(run)),
+            run: ContenderRun::Elsewhere(Box::new(run)),
         }
     }
 
     /// Does the work once.
     pub(super) fn run_once(&self, device: &Device) -> Result<()> {
         match &self.run {
-            Run::Here(run) => Ok(run(device)?),
-            Run::Elsewhere(run) => run(1).map(drop),
+            ContenderRun::Here(run) => Ok(run(device)?),
+            ContenderRun::Elsewhere(run) => run(1).map(drop),
         }
     }
 }
@@ -85,13 +85,13 @@ pub(super) fn take_turns(
             .collect();
         for i in order {
             match &contenders[i].run {
-                Run::Here(run) => {
+                ContenderRun::Here(run) => {
                     run(device)?;
                     let start = device.record()?;
                     (0..batch).try_for_each(|_| run(device))?;
                     spans.push((i, start, device.record()?));
                 }
-                Run::Elsewhere(run) => {
+                ContenderRun::Elsewhere(run) => {
                     // Both processes never have work for the device at the same time.
                     device.synchronize()?;
                     samples[i].push(run(batch)?);

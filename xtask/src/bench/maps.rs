@@ -589,9 +589,10 @@ fn quantise<T: GemmElement>(
         return Ok(());
     };
     let mut plans = vec![(format!("default: {plan}"), *plan)];
-    let others: &[[i64; 2]] = match lines.asked.has_others() {
-        true => &[[2, 1], [4, 1], [1, 2], [1, 4]],
-        false => &[],
+    let others: &[[i64; 2]] = if lines.asked.has_others() {
+        &[[2, 1], [4, 1], [1, 2], [1, 4]]
+    } else {
+        &[]
     };
     for [up, down] in others {
         let threads = plan.threads * up / down;

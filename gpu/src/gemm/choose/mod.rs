@@ -143,7 +143,7 @@ impl GemmPlan {
     /// let operands = Operands { ab: Ty::Bf16, c: Ty::Bf16, majors, vectors: [8; 3], beta: false, gated: false };
     /// let plans = GemmPlan::candidates_of_one_with_epilogue(operands, Arch::Sm90a);
     /// let of_128_rows = plans.iter().filter(|plan| plan.tile[0] == 128 && !plan.swap && plan.columns != 0);
-    /// assert!(of_128_rows.map(|plan| plan.columns).eq([256, 192]));
+    /// assert!(of_128_rows.map(|plan| plan.columns).eq([256, 224, 192, 160]));
     /// ```
     pub fn candidates_of_one_with_epilogue(operands: Operands, arch: Arch) -> Vec<GemmPlan> {
         GemmPlan::listed(operands, arch, ListKind::OneWithEpilogue)

@@ -98,6 +98,13 @@ pub(crate) fn columns(plan: &GemmPlan) -> Option<i64> {
     widths.find(is_fitting).or(widest)
 }
 
+/// The columns of a part where the caller gives the epilogue of a kernel for several widths: of at most 64 bytes, so that a tile may have
+/// more widths that are whole parts.
+pub(crate) fn own_columns(plan: &GemmPlan) -> Option<i64> {
+    let most = 64 * 8 / i64::from(plan.operands.c.bits());
+    columns(plan).map(|columns| columns.min(most))
+}
+
 /// The bytes of the buffers in shared memory of parts of `width` columns.
 fn buffer_bytes(plan: &GemmPlan, width: i64) -> i64 {
     let rows = BUFFERS
@@ -133,7 +140,12 @@ impl StorePath {
         (mma, landing): (&TiledMma, Option<i64>),
     ) -> Result<StorePath, Error> {
         let (ty, layout) = (plan.operands.c, batch.layout(plan, Operand::C));
-        let Some(columns) = columns(plan).filter(|_| plan.stages_c()) else {
+        let of_part = if plan.columns != 0 && has_own {
+            own_columns(plan)
+        } else {
+            columns(plan)
+        };
+        let Some(columns) = of_part.filter(|_| plan.stages_c()) else {
             let c = Box::new(k.tensor("C", ty, &layout));
             let direct = Direct::new(plan, mma)?;
             return Ok(StorePath::Direct(Box::new((*c, direct))));
