@@ -18,7 +18,7 @@ const RECENT: usize = 256;
 pub(crate) struct GivenCall {
     pub(crate) views: SmallVec<[Option<ViewKey>; 6]>,
     pub(crate) types: [Ty; 2],
-    pub(crate) numbers: SmallVec<[u64; 4]>,
+    pub(crate) numbers: SmallVec<[u64; 6]>,
 }
 
 /// The recent calls of a device, of one kind. What was checked when such a call was prepared depends on what the caller gives alone, but for

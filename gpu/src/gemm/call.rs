@@ -550,7 +550,6 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             && !self.is_batch_invariant
             && !self.has_whole_sums
             && self.measured.is_none()
-            && self.majors == [None; 3]
             && self.epilogue.is_none()
             && self.given.is_empty()
             && self.groups.is_none()
@@ -569,6 +568,11 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             numbers: [self.alpha, self.beta]
                 .map(f64::to_bits)
                 .into_iter()
+                .chain(self.majors.map(|major| match major {
+                    None => 0,
+                    Some(Major::First) => 1,
+                    Some(Major::Second) => 2,
+                }))
                 .collect(),
         })
     }

@@ -12,7 +12,7 @@ use colex_tiled::Operand;
 
 use super::{MOST_STAGES, stages};
 use crate::gemm::gemv::gemv_tile;
-use crate::gemm::plan::{Division, GemmPlan, Operands, WIDTH};
+use crate::gemm::plan::{Division, GemmPlan, Operands};
 use crate::gemm::sm90::along_k;
 use crate::kernels::Major;
 use crate::method::GemmMethod;
@@ -218,14 +218,6 @@ pub(super) const IN_WIDTHS: [Row; 24] = {
     rows
 };
 
-/// Plans for rows that tensor maps describe, of one product with an epilogue of the caller: the kernels for several widths, in the widths of
-/// whole parts of C.
-pub(super) const IN_WIDTHS_WITH_EPILOGUE: [Row; 24] = {
-    let mut rows = IN_WIDTHS;
-    rows[GIVES_WAY] = WITH_EPILOGUE[GIVES_WAY];
-    rows
-};
-
 /// Plans for rows that tensor maps describe, of a product with two right factors: consumers that take tiles of 192 accumulators per thread in
 /// turn. On an H200, SwiGLU of 8192x2x14336x4096 took 2742 us by them, 2822 by 128x128 with two consumers, and a plain product of as many
 /// operations 2819. It is measured where the elements of A, B and C have 16 bits, and TMA stores C along N.
@@ -268,14 +260,8 @@ pub(super) const UNMAPPED: [Row; 24] = [
 ];
 
 impl Row {
-    /// The plans of the row's kernel: one, or one for each of its widths, the widest first; with an epilogue of the caller those of whole
-    /// parts of C.
-    pub(super) fn plans(
-        &self,
-        operands: Operands,
-        arch: Arch,
-        has_own_epilogue: bool,
-    ) -> Vec<GemmPlan> {
+    /// The plans of the row's kernel: one, or one for each of its widths, the widest first.
+    pub(super) fn plans(&self, operands: Operands, arch: Arch) -> Vec<GemmPlan> {
         let plan = self.plan(operands, arch);
         if !self.has_widths {
             return vec![plan];
@@ -283,12 +269,6 @@ impl Row {
         let of = |columns| GemmPlan { columns, ..plan };
         let widest = of(plan.tile[1]);
         let widths = widest.widths().unwrap_or_default().into_iter().rev();
-        let of_part = if has_own_epilogue {
-            widest.part_columns()
-        } else {
-            WIDTH
-        };
-        let widths = widths.filter(|width| width % of_part == 0);
         widths.map(of).collect()
     }
 

@@ -24,7 +24,7 @@ use crate::method::GemmMethod;
 use colex_sched::pipeline::Schedule;
 use colex_tiled::Operand;
 
-use list::{GATED, IN_WIDTHS, IN_WIDTHS_WITH_EPILOGUE, MAPPED, Row, UNMAPPED, WITH_EPILOGUE};
+use list::{GATED, IN_WIDTHS, MAPPED, Row, UNMAPPED, WITH_EPILOGUE};
 pub(in crate::gemm) use tune::tuned;
 
 /// The most stages that a plan of the list has: more hide no latency.
@@ -130,25 +130,6 @@ impl GemmPlan {
         GemmPlan::listed(operands, arch, ListKind::One)
     }
 
-    /// Returns the plans that a call of one product with an epilogue chooses among: the
-    /// [`candidates_of_one`](Self::candidates_of_one) in the widths of whole parts of C, and the plan that
-    /// [`candidates_with_epilogue`](Self::candidates_with_epilogue) have of their own.
-    ///
-    /// ```
-    /// use colex_atom::{Arch, Ty};
-    /// use colex_gpu::kernels::Major;
-    /// use colex_gpu::kernels::gemm::{GemmPlan, Operands};
-    ///
-    /// let majors = [Major::Second; 3];
-    /// let operands = Operands { ab: Ty::Bf16, c: Ty::Bf16, majors, vectors: [8; 3], beta: false, gated: false };
-    /// let plans = GemmPlan::candidates_of_one_with_epilogue(operands, Arch::Sm90a);
-    /// let of_128_rows = plans.iter().filter(|plan| plan.tile[0] == 128 && !plan.swap && plan.columns != 0);
-    /// assert!(of_128_rows.map(|plan| plan.columns).eq([256, 224, 192, 160]));
-    /// ```
-    pub fn candidates_of_one_with_epilogue(operands: Operands, arch: Arch) -> Vec<GemmPlan> {
-        GemmPlan::listed(operands, arch, ListKind::OneWithEpilogue)
-    }
-
     fn listed(operands: Operands, arch: Arch, kind: ListKind) -> Vec<GemmPlan> {
         if operands != operands.possible() {
             return Vec::new();
@@ -160,26 +141,15 @@ impl GemmPlan {
             GemmMethod::Hopper => match kind {
                 _ if operands.gated && is_stored_along_n(&operands) => &GATED,
                 ListKind::One if has_widths(&operands) => &IN_WIDTHS,
-                ListKind::OneWithEpilogue if has_widths(&operands) => &IN_WIDTHS_WITH_EPILOGUE,
-                ListKind::WithEpilogue | ListKind::OneWithEpilogue
-                    if is_stored_along_n(&operands) =>
-                {
-                    &WITH_EPILOGUE
-                }
-                ListKind::Plain
-                | ListKind::One
-                | ListKind::WithEpilogue
-                | ListKind::OneWithEpilogue => &MAPPED,
+                ListKind::WithEpilogue if is_stored_along_n(&operands) => &WITH_EPILOGUE,
+                ListKind::Plain | ListKind::One | ListKind::WithEpilogue => &MAPPED,
             },
             GemmMethod::Ampere if operands.ab.bits() == 16 && takes_hopper(operands.ab, arch) => {
                 &UNMAPPED
             }
             _ => return vec![usual],
         };
-        let has_own = matches!(kind, ListKind::WithEpilogue | ListKind::OneWithEpilogue);
-        let plans = rows
-            .iter()
-            .flat_map(|row| row.plans(operands, arch, has_own));
+        let plans = rows.iter().flat_map(|row| row.plans(operands, arch));
         plans
             .filter(|plan| plan.check_kernel(arch).is_ok())
             .collect()
@@ -194,8 +164,6 @@ enum ListKind {
     One,
     /// Of products with an epilogue of the caller.
     WithEpilogue,
-    /// Of one product with an epilogue of the caller.
-    OneWithEpilogue,
 }
 
 impl ListKind {
@@ -205,8 +173,8 @@ impl ListKind {
         match (problem.epilogue, is_one) {
             (None, true) => ListKind::One,
             (None, false) => ListKind::Plain,
-            (Some(_), true) => ListKind::OneWithEpilogue,
-            (Some(_), false) => ListKind::WithEpilogue,
+            // Kernels for several widths take an epilogue too. On an H200 they made nothing faster on average: see PERFORMANCE.md.
+            (Some(_), _) => ListKind::WithEpilogue,
         }
     }
 }
