@@ -91,7 +91,7 @@ fn launches() -> Result<(), Box<dyn Error>> {
 
 /// One scale by one launch.
 fn at_once() -> Result<(), Box<dyn Error>> {
-    println!("\n== at once ==");
+    println!("\n== at_once ==");
     // ANCHOR: at_once
     let plan = TensorScalePlan::at_once(Ty::Bf16, Ty::E4m3, Arch::Sm90a, 132)?;
     println!("{}", plan.explain(1 << 25));
