@@ -225,7 +225,7 @@ const MOST_CLUSTER: i64 = 8;
 const MOST_CLUSTER_BYTES: i64 = 32 << 10;
 
 /// The least bytes of such a tensor.
-const NARROW_BYTES: i64 = 32 << 20;
+const NARROW_BYTES: i64 = 48 << 20;
 
 /// The least blocks of one warp each, that reduce such a tensor along a mode in the middle: sums by 1024 of them, which prefetch, were at
 /// 0.989 of a copy on an H200, and at 0.976 by two warps each. Maxima were at 0.957 and 0.974, so they have two warps.
