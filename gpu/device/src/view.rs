@@ -399,6 +399,15 @@ impl<'a, T: Element> View<'a, T> {
     }
 
     /// Returns what tells this view apart from others.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// let buffer = Device::simulator(Arch::Sm80).zeros::<f32>(6)?;
+    /// let view = buffer.view((2, 3))?;
+    /// assert_eq!(view.key(), view.clone().key());
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
     pub fn key(&self) -> ViewKey {
         ViewKey {
             form: self.form.clone(),

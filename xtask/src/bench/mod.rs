@@ -10,11 +10,9 @@ mod copy;
 mod device;
 mod host;
 mod layout;
-mod maps;
 mod measure;
+mod memory_bound;
 pub(crate) mod product;
-mod reduce;
-mod rows;
 mod serving;
 mod sim;
 mod start;
@@ -33,6 +31,7 @@ use crate::output;
 use crate::verdict::{self, Checked, Ended};
 
 use device::Contender;
+use memory_bound::{maps, reduce, rows};
 use product::{convolution, epilogue, gated, gemm, groups, kernels, ladder, processes, ranks};
 
 use torch::Torch;

@@ -14,10 +14,10 @@ use colex_layout::Layout;
 use half::bf16;
 use serde_json::{Value, json};
 
-use super::Asked;
-use super::device::{Contender, PROTOCOL, commit, driver};
-use super::host;
-use super::product::sweep::normal;
+use crate::bench::Asked;
+use crate::bench::device::{Contender, PROTOCOL, commit, driver};
+use crate::bench::host;
+use crate::bench::product::sweep::normal;
 
 /// Bytes of all operands that are rotated: several times the second-level cache.
 const ROTATED: i64 = 240 << 20;
@@ -38,7 +38,11 @@ struct Lines<'a, 'b> {
     lines: Vec<Value>,
 }
 
-pub(super) fn run(device: &Device, json: Option<&Path>, asked: &mut Asked<'_>) -> Result<()> {
+pub(in crate::bench) fn run(
+    device: &Device,
+    json: Option<&Path>,
+    asked: &mut Asked<'_>,
+) -> Result<()> {
     println!("{PROTOCOL}; operands rotated over 240 MB; normal numbers");
     let mut lines = Lines {
         device,
@@ -63,7 +67,7 @@ pub(super) fn run(device: &Device, json: Option<&Path>, asked: &mut Asked<'_>) -
 }
 
 /// Quantisation: a whole tensor by the scale that it has, then rows and blocks.
-pub(super) fn quantisations(
+pub(in crate::bench) fn quantisations(
     device: &Device,
     json: Option<&Path>,
     asked: &mut Asked<'_>,

@@ -14,9 +14,9 @@ use colex_layout::Layout;
 use half::bf16;
 use serde_json::json;
 
-use super::Asked;
-use super::device::{BenchReport, Contender};
-use super::product::sweep::normal;
+use crate::bench::Asked;
+use crate::bench::device::{BenchReport, Contender};
+use crate::bench::product::sweep::normal;
 
 /// Elements of the input, which exceeds the second-level cache in every type.
 const ELEMENTS: i64 = 1 << 26;
@@ -50,9 +50,13 @@ const OTHER_WIDTHS: [i64; 4] = [33, 4097, 32768, 65536];
 /// Elements of a tensor of 64 MiB in a type of 16 bits.
 const SMALL: i64 = 1 << 25;
 
-pub(super) fn run(device: &Device, json: Option<&Path>, asked: &mut Asked<'_>) -> Result<()> {
+pub(in crate::bench) fn run(
+    device: &Device,
+    json: Option<&Path>,
+    asked: &mut Asked<'_>,
+) -> Result<()> {
     let mut report = BenchReport::new("rows", "TB/s", device);
-    println!("{}; normal numbers", super::device::PROTOCOL);
+    println!("{}; normal numbers", crate::bench::device::PROTOCOL);
     for columns in COLUMNS {
         group::<f32>(
             device,
@@ -71,9 +75,13 @@ pub(super) fn run(device: &Device, json: Option<&Path>, asked: &mut Asked<'_>) -
 }
 
 /// Rows that a block or a cluster has in passes, alone.
-pub(super) fn long(device: &Device, json: Option<&Path>, asked: &mut Asked<'_>) -> Result<()> {
+pub(in crate::bench) fn long(
+    device: &Device,
+    json: Option<&Path>,
+    asked: &mut Asked<'_>,
+) -> Result<()> {
     let mut report = BenchReport::new("long-rows", "TB/s", device);
-    println!("{}; normal numbers", super::device::PROTOCOL);
+    println!("{}; normal numbers", crate::bench::device::PROTOCOL);
     for columns in LONG_COLUMNS {
         group::<f32>(
             device,
@@ -92,9 +100,13 @@ pub(super) fn long(device: &Device, json: Option<&Path>, asked: &mut Asked<'_>) 
 }
 
 /// Rows that no cluster holds, by teams and in passes, alone.
-pub(super) fn longest(device: &Device, json: Option<&Path>, asked: &mut Asked<'_>) -> Result<()> {
+pub(in crate::bench) fn longest(
+    device: &Device,
+    json: Option<&Path>,
+    asked: &mut Asked<'_>,
+) -> Result<()> {
     let mut report = BenchReport::new("longest-rows", "TB/s", device);
-    println!("{}; normal numbers", super::device::PROTOCOL);
+    println!("{}; normal numbers", crate::bench::device::PROTOCOL);
     for columns in LONGEST_COLUMNS {
         group::<f32>(
             device,
@@ -121,9 +133,13 @@ const ALONG: [(&[i64], usize); 4] = [
 ];
 
 /// Rows that lie beside each other, alone.
-pub(super) fn turned(device: &Device, json: Option<&Path>, asked: &mut Asked<'_>) -> Result<()> {
+pub(in crate::bench) fn turned(
+    device: &Device,
+    json: Option<&Path>,
+    asked: &mut Asked<'_>,
+) -> Result<()> {
     let mut report = BenchReport::new("turned-rows", "TB/s", device);
-    println!("{}; normal numbers", super::device::PROTOCOL);
+    println!("{}; normal numbers", crate::bench::device::PROTOCOL);
     for (extents, mode) in ALONG {
         let softmax = RowFunction::Softmax;
         turned_group::<f32>(device, &mut report, asked, (softmax, extents, mode))?;
@@ -301,9 +317,13 @@ fn around_turned(plan: &RowwisePlan, columns: i64) -> Vec<(String, RowwisePlan)>
     plans
 }
 
-pub(super) fn norms(device: &Device, json: Option<&Path>, asked: &mut Asked<'_>) -> Result<()> {
+pub(in crate::bench) fn norms(
+    device: &Device,
+    json: Option<&Path>,
+    asked: &mut Asked<'_>,
+) -> Result<()> {
     let mut report = BenchReport::new("norms", "TB/s", device);
-    println!("{}; normal numbers", super::device::PROTOCOL);
+    println!("{}; normal numbers", crate::bench::device::PROTOCOL);
     for columns in WIDTHS {
         group::<bf16>(
             device,

@@ -13,9 +13,9 @@ use colex_layout::Layout;
 use half::bf16;
 use serde_json::json;
 
-use super::Asked;
-use super::device::{BenchReport, Contender};
-use super::product::sweep::normal;
+use crate::bench::Asked;
+use crate::bench::device::{BenchReport, Contender};
+use crate::bench::product::sweep::normal;
 
 /// The bytes over which the operands of a contender rotate: several times the second-level cache.
 const ROTATED: usize = 512 << 20;
@@ -71,9 +71,13 @@ fn groups() -> Vec<(Group, &'static str, ReduceFunction, Reduced)> {
 }
 
 /// Measures the groups whose name, such as `max bf16 of [8192, 4096] along [0] (first)`, has one of the texts `only`, or all groups.
-pub(super) fn run(device: &Device, json: Option<&Path>, asked: &mut Asked<'_>) -> Result<()> {
+pub(in crate::bench) fn run(
+    device: &Device,
+    json: Option<&Path>,
+    asked: &mut Asked<'_>,
+) -> Result<()> {
     let mut report = BenchReport::new("reduce", "TB/s", device);
-    println!("{}; normal numbers", super::device::PROTOCOL);
+    println!("{}; normal numbers", crate::bench::device::PROTOCOL);
     for (measure, ty, function, case) in groups() {
         if asked.has(&name(function, ty, case)) {
             measure(device, &mut report, asked, function, case)?;
@@ -87,9 +91,13 @@ fn name(function: ReduceFunction, ty: &str, (which, extents, modes): Reduced) ->
     format!("{function} {ty} of {extents:?} along {modes:?} ({which})")
 }
 
-pub(super) fn select(device: &Device, json: Option<&Path>, asked: &mut Asked<'_>) -> Result<()> {
+pub(in crate::bench) fn select(
+    device: &Device,
+    json: Option<&Path>,
+    asked: &mut Asked<'_>,
+) -> Result<()> {
     let mut report = BenchReport::new("select", "TB/s", device);
-    println!("{}; normal numbers", super::device::PROTOCOL);
+    println!("{}; normal numbers", crate::bench::device::PROTOCOL);
     for (extents, mode, k) in SELECTIONS {
         selections::<bf16>(device, &mut report, asked, extents, mode, k)?;
         selections::<f32>(device, &mut report, asked, extents, mode, k)?;
@@ -97,9 +105,13 @@ pub(super) fn select(device: &Device, json: Option<&Path>, asked: &mut Asked<'_>
     report.write(json)
 }
 
-pub(super) fn scan(device: &Device, json: Option<&Path>, asked: &mut Asked<'_>) -> Result<()> {
+pub(in crate::bench) fn scan(
+    device: &Device,
+    json: Option<&Path>,
+    asked: &mut Asked<'_>,
+) -> Result<()> {
     let mut report = BenchReport::new("scan", "TB/s", device);
-    println!("{}; normal numbers", super::device::PROTOCOL);
+    println!("{}; normal numbers", crate::bench::device::PROTOCOL);
     for (extents, mode) in SCANS {
         sums::<bf16>(device, &mut report, asked, extents, mode)?;
         sums::<f32>(device, &mut report, asked, extents, mode)?;
