@@ -536,7 +536,8 @@ impl RowwisePlan {
     /// the row again, which takes less time the faster the memory is. So a fast memory has passes, and a slower one has the cluster. The
     /// `explain` of a call says both times. From 4 TB per second on, a block has two rows of a layer norm, and registers
     /// and shared memory hold the rows of a softmax or log-softmax together ([`RowStorage::Divided`]), if a row has more than 64 KiB and at
-    /// most 512 KiB in `f32`, or more than 32 KiB and at most 256 KiB in a type of 16 bits. Below this rate, two groups of threads take rows
+    /// most 512 KiB in `f32`, or more than 32 KiB and at most 256 KiB in a type of 16 bits; also those of an RMSNorm of 16 bits of more than
+    /// 32 KiB and at most 128 KiB, and of such a layer norm from 64 KiB on, without a residual. Below this rate, two groups of threads take rows
     /// of `f32` of more than 256 KiB and at most 512 KiB in turn ([`RowStorage::Alternating`]), and one block keeps all of a row of a softmax
     /// of 96 to 128 KiB.
     ///

@@ -1971,12 +1971,14 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
                     (1 << 19) - 1
                 };
                 let is_of_teams = !function.is_norm() && row > least;
-                let divided = if ty == Ty::F32 {
-                    65537..=524_288
-                } else {
-                    32769..=262_144
+                let divided = match (function, ty) {
+                    (RowFunction::RmsNorm | RowFunction::LayerNorm, Ty::F32) => 0..=0,
+                    (RowFunction::RmsNorm, _) => 32769..=131_072,
+                    (RowFunction::LayerNorm, _) => 65537..=131_072,
+                    (RowFunction::Softmax | RowFunction::LogSoftmax, Ty::F32) => 65537..=524_288,
+                    (RowFunction::Softmax | RowFunction::LogSoftmax, _) => 32769..=262_144,
                 };
-                let is_divided = is_vectors && !function.is_norm() && divided.contains(&row);
+                let is_divided = is_vectors && divided.contains(&row);
                 let is_weighed = is_divided
                     || is_vectors && (is_of_four || is_of_groups || is_of_teams)
                     || is_of_one
