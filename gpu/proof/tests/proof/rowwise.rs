@@ -1975,8 +1975,8 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
                     (RowFunction::RmsNorm | RowFunction::LayerNorm, Ty::F32) => 0..=0,
                     (RowFunction::RmsNorm, _) => 32769..=131_072,
                     (RowFunction::LayerNorm, _) => 65537..=131_072,
-                    (RowFunction::Softmax | RowFunction::LogSoftmax, Ty::F32) => 65537..=524_288,
-                    (RowFunction::Softmax | RowFunction::LogSoftmax, _) => 32769..=262_144,
+                    (_, Ty::F32) => 65537..=524_288,
+                    _ => 32769..=262_144,
                 };
                 let is_divided = is_vectors && divided.contains(&row);
                 let is_weighed = is_divided
