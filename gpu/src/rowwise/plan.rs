@@ -1054,8 +1054,8 @@ impl RowwisePlan {
     }
 
     /// The plan of rows that lie beside each other. Threads beside each other take 128 bytes of a column at once, or 64 where whole rows fit
-    /// into registers so. A block of 256 threads holds 64 KiB of its rows, so that another one beside it moves rows while it meets; longer rows
-    /// have the blocks of a cluster, or are read again. Among these, the first plan whose blocks fill the device is taken, or the one of most
+    /// into registers so. A block of 256 threads holds 64 KiB of its rows, so that another one beside it moves rows while it meets. Rows of `f32`
+    /// of which it does not hold 128 bytes side by side have 512 threads on Hopper; longer rows have the blocks of a cluster, or are read again. Among these, the first plan whose blocks fill the device is taken, or the one of most
     /// blocks.
     fn turned(
         self,
