@@ -22,6 +22,8 @@ pub(super) struct Factors<'a, T> {
     pub(super) block: &'a [T],
     /// Where B begins in that memory. A begins at 0.
     pub(super) b: usize,
+    /// The numbers that C repeats before the product, if it is read.
+    pub(super) before: Option<&'a [f64]>,
 }
 
 /// Elements of C with their numbers in memory.
@@ -82,7 +84,9 @@ impl<T: GemmElement> Factors<'_, T> {
             let begin = if operand == Operand::B { self.b } else { 0 };
             self.block[(begin + within) % self.block.len()].to_f64()
         };
-        (0..k).fold((0.0, 0.0), |(sum, squares), p| {
+        let before = self.before.map_or(0.0, |all| all[place % all.len()]);
+        let read = self.problem.beta * before;
+        (0..k).fold((read, read * read), |(sum, squares), p| {
             let product = at(Operand::A, i, m, p) * at(Operand::B, j, n, p);
             (sum + product, squares + product * product)
         })
@@ -127,10 +131,11 @@ mod tests {
     #[test]
     fn law_the_host_decides_where_results_differ() {
         let block: Vec<f32> = (0..997).map(|i| (i * 37 % 64) as f32 - 31.5).collect();
+        let before: Vec<f64> = (0..613).map(|i| f64::from(i * 29 % 64) - 31.5).collect();
         let mut cases = 0;
         for bits in 0..8 {
             for [m, n, k] in [[1, 1, 1], [7, 5, 9], [64, 50, 33], [3, 1000, 2]] {
-                let mut problem = GemmProblem::new(m, n, k);
+                let mut problem = GemmProblem::new(m, n, k).beta(0.5);
                 problem.majors = [0, 1, 2].map(|i| match (bits >> i) & 1 {
                     0 => Major::Second,
                     _ => Major::First,
@@ -140,6 +145,7 @@ mod tests {
                     problem: &problem,
                     block: &block,
                     b,
+                    before: Some(&before),
                 };
                 let places: Vec<usize> = (0..(m * n) as usize).collect();
                 // By rows and columns, as the issue of a product says it.
@@ -158,7 +164,9 @@ mod tests {
                             let y = block[(b + number(of_b, [j, p], [n, k])) % block.len()];
                             x * y
                         });
-                        right[number(of_c, [i, j], [m, n])] = terms.sum::<f32>();
+                        let place = number(of_c, [i, j], [m, n]);
+                        let read = 0.5 * before[place % before.len()] as f32;
+                        right[place] = read + terms.sum::<f32>();
                     }
                 }
                 let of = |found: &[f32], library: &[f32]| {

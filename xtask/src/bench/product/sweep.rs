@@ -89,6 +89,9 @@ pub(crate) struct Sweep {
     /// Measure the plan of `Gemm::batch_invariant` too.
     #[arg(long, requires = "of_shapes")]
     invariant: bool,
+    /// The factor of C before the product: with one other than 0, both libraries read C.
+    #[arg(long, requires = "of_shapes", default_value_t = 0.0)]
+    beta: f64,
     /// Measure the default plan, or those of `--every`, with kernels that begin the other way too: early, or in order.
     #[arg(long, requires = "of_shapes")]
     early: bool,
@@ -267,7 +270,7 @@ impl Sweep {
         };
         let mut problems = Vec::new();
         for (i, [m, n, k]) in shapes.into_iter().enumerate() {
-            let mut problem = GemmProblem::new(m, n, k);
+            let mut problem = GemmProblem::new(m, n, k).beta(self.beta);
             match self.types {
                 Types::Tf32 => problem = problem.compute(Compute::Tf32),
                 Types::Tf32x3 => problem = problem.compute(Compute::Tf32x3),
@@ -518,6 +521,14 @@ pub(in crate::bench) struct Pools<T, C> {
     results: Buffer<C>,
     /// The numbers that the operands repeat.
     block: Vec<T>,
+    /// What C is before a product that reads it.
+    before: Option<Before<C>>,
+}
+
+/// The numbers of C before a product, on the device and those that they repeat.
+struct Before<C> {
+    numbers: Buffer<C>,
+    block: Vec<f64>,
 }
 
 /// Where the matrices of one set lie: a step in elements from one matrix to the next.
@@ -544,10 +555,22 @@ impl<T: GemmElement, C: GemmElement> Pools<T, C> {
             device.uninitialised(most(&|p| step::<T>(p.m * p.k) + step::<T>(p.n * p.k)))?;
         let block = normal(&operands)?;
         let results = device.uninitialised(most(&|p| step::<C>(p.m * p.n)))?;
+        let is_read = problems.iter().any(|problem| problem.beta != 0.0);
+        let before = if is_read {
+            let sizes = problems.iter().map(|p| p.m * p.n);
+            let numbers = device.uninitialised::<C>(sizes.max().unwrap_or(1) as usize)?;
+            normal(&results)?;
+            let block = normal(&numbers)?;
+            let block = block.iter().map(|value| value.to_f64()).collect();
+            Some(Before { numbers, block })
+        } else {
+            None
+        };
         Ok(Pools {
             operands,
             results,
             block,
+            before,
         })
     }
 
@@ -557,7 +580,17 @@ impl<T: GemmElement, C: GemmElement> Pools<T, C> {
             problem,
             block: &self.block,
             b: step::<T>(problem.m * problem.k) as usize,
+            before: self.before.as_ref().map(|before| &before.block[..]),
         }
+    }
+
+    /// Writes what C is before a product: the same numbers each time, or values that no product has where it is not read.
+    fn start(&self, c: &Buffer<C>) -> Result<()> {
+        match &self.before {
+            Some(before) => c.copy_from(&before.numbers.slice(..c.len())?)?,
+            None => c.fill_bytes(0xff)?,
+        }
+        Ok(())
     }
 
     /// A, B and C of the set with a number.
@@ -779,7 +812,7 @@ fn measure<T: GemmElement, C: GemmElement>(
     );
     lines.write(&json!({
         "bench": "gemm", "device": device.name(), "driver": driver(device), "date": host::today(),
-        "commit": commit(), "protocol": PROTOCOL, "types": [T::NAME, C::NAME],
+        "commit": commit(), "protocol": PROTOCOL, "types": [T::NAME, C::NAME], "beta": sweep.beta,
     }))?;
     let pools = Pools::<T, C>::new(device, problems)?;
     let tuning = sweep.tuning()?;
@@ -999,13 +1032,14 @@ pub(super) fn one<T: GemmElement, C: GemmElement>(
     // What cuBLASLt computes is the reference, and the host decides where it is wrong itself; what was there before shows what a
     // kernel leaves unwritten.
     let c = &raw[0].2;
+    pools.start(c)?;
     library.run(device, 0, [&raw[0].0, &raw[0].1], c)?;
     let expected = samples(c)?;
     let places = places(c.len());
     let factors = pools.factors(problem);
     for (name, _, calls) in &mut ours {
         let Ok(ready) = calls else { continue };
-        c.fill_bytes(0xff)?;
+        pools.start(c)?;
         ready[0].run(device)?;
         let found = samples(c)?;
         let sampled = Sampled {
