@@ -141,8 +141,8 @@ pub enum Division {
     StreamK,
 }
 
-/// The step of the widths of a kernel for several: the rows of B that a block of two loads of it are whole periods of the swizzle.
-pub(crate) const WIDTH: i64 = 16;
+/// The step of the widths of a kernel for several, by the width of its widest tile: a tile has at most eight widths above half of it.
+const WIDTHS: [(i64, i64); 2] = [(128, 8), (256, 16)];
 
 /// The most parts of a tile whose block that comes last adds the others.
 pub(crate) const MOST_FIXUP: i64 = 8;
@@ -168,10 +168,11 @@ pub struct GemmPlan {
     /// The tile of a block, along M, N and K.
     pub tile: [i64; 3],
     /// The columns of C that a tile has, where one kernel serves several widths (Hopper): a multiple of 16, above half of `tile[1]` and at
-    /// most `tile[1]`, which is then a multiple of 16 too. Plans that differ in this number alone have one kernel with a main loop for each
+    /// most `tile[1]`, which is then a multiple of 16 too. Up to 128 columns, with one block along M in a cluster and A and B of no `i8`,
+    /// multiples of 8 do. Plans that differ in this number alone have one kernel with a main loop for each
     /// width, and each launch gives it the number. 0 stands for a kernel of one width, whose tiles have `tile[1]` columns. A kernel of
     /// several widths computes one product, which it neither adds to C nor gives to an epilogue. It takes K whole, or in parts that
-    /// [the block that comes last](Division::SplitKFixup) adds. The rows of B (of A, if the plan swaps them) are contiguous along K. TMA loads A and B and stores C, but for up to 48 columns of 16 bits or 16 of 32 bits at the
+    /// [the block that comes last](Division::SplitKFixup) adds. The rows of B (of A, if the plan swaps them) are contiguous along K. TMA loads A and B and stores C, but for up to 56 columns of 16 bits or 24 of 32 bits at the
     /// end of a tile, which threads store. Blocks along M of its clusters are at most 2.
     pub columns: i64,
     /// The number of pipeline stages: 2 for SIMT and Volta, 2 to 64 for Ampere and Hopper, 1 for GEMV.
@@ -521,15 +522,26 @@ impl GemmPlan {
 
     /// The widths of the tiles of a plan's kernel, if it has several: the launch gives one of them.
     pub(crate) fn widths(&self) -> Option<Vec<i64>> {
-        let widest = self.tile[1];
-        let all = (1..=widest / WIDTH).map(|number| number * WIDTH);
+        let (widest, step) = (self.tile[1], self.width_step());
+        let all = (1..=widest / step).map(|number| number * step);
         (self.columns != 0).then(|| all.filter(|width| 2 * width > widest).collect())
+    }
+
+    /// The step of the widths of a plan's kernel. The rows of B that a block of two loads of it are whole periods of the swizzle, of eight.
+    /// Instructions of bytes have no other steps.
+    pub(crate) fn width_step(&self) -> i64 {
+        if self.operands.ab == Ty::S8 {
+            return 16;
+        }
+        let mut steps = WIDTHS.iter().filter(|(most, _)| self.tile[1] <= *most);
+        let step = steps.next().map_or(16, |(_, step)| *step);
+        step.max(8 * self.cluster[0])
     }
 
     /// The columns of a part of C, of which the width of a tile is a multiple where a kernel for several widths has an epilogue of the
     /// caller: each formula is there once, and no columns are left behind the last whole part.
     pub(crate) fn part_columns(&self) -> i64 {
-        own_columns(&self.launched().stored()).unwrap_or(WIDTH)
+        own_columns(&self.launched().stored()).unwrap_or(self.width_step())
     }
 
     /// The clusters' tiles of a problem.

@@ -5,7 +5,7 @@ use colex_tiled::Operand;
 
 use super::epilogue::convert::{outputs, sum_type};
 use super::operand::shares;
-use super::plan::{Division, GemmPlan, MOST_FIXUP, Operands, WIDTH};
+use super::plan::{Division, GemmPlan, MOST_FIXUP, Operands};
 use super::sm90::{MOST_SHARES, MOST_SHARING, MOST_STEPS, most_narrow_tiles};
 use crate::error::{Error, ErrorKind, begins_late, flag};
 use crate::kernels::{GemmProblem, Major};
@@ -489,15 +489,11 @@ impl GemmPlan {
                 "TMA stores C, which has 16 or 32 bits and rows (or columns) of whole vectors of 16 bytes",
             );
         }
-        let [_, widest, _] = self.tile;
-        self.number("widest tile along N", widest, WIDTH..=256, WIDTH)?;
-        let least = (widest / 2 / WIDTH + 1) * WIDTH;
-        self.number(
-            "number of columns of a tile",
-            self.columns,
-            least..=widest,
-            WIDTH,
-        )
+        let (widest, step) = (self.tile[1], self.width_step());
+        self.number("widest tile along N", widest, step..=256, step)?;
+        let least = (widest / 2 / step + 1) * step;
+        let what = "number of columns of a tile";
+        self.number(what, self.columns, least..=widest, step)
     }
 
     /// Whether there may be a workspace for the parts of K of some clusters' tiles.

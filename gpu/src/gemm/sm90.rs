@@ -27,7 +27,7 @@ use super::groups::clear::{Cleared, clear_before, clear_behind};
 use super::groups::tiles::{self, GroupRows, GroupTile, MOST_ROWS, Span, larger};
 use super::operand::transposed::{self, Transposition};
 use super::operand::{Fetch, boxed_layout};
-use super::plan::{Division, GemmPlan, LEAST_STEPS, Operands, WIDTH};
+use super::plan::{Division, GemmPlan, LEAST_STEPS, Operands};
 use super::plan_check::{MOST_THREADS, MOST_TILE};
 use super::problem::MOST_EXTENT;
 use crate::calls::unencoded;
@@ -268,7 +268,10 @@ impl GemmFamily for Hopper {
         }
         if plan.columns != 0 {
             let [_, wide] = plan.computed().map(|extent| extent * plan.cluster[1]);
-            let numbers = [plan.columns / WIDTH, (problem.n + wide - 1) / wide];
+            let numbers = [
+                plan.columns / plan.width_step(),
+                (problem.n + wide - 1) / wide,
+            ];
             given.extend(numbers.map(|n| Arg::Value(Argument::U32(n as u32))));
         }
         Ok(given)
@@ -787,10 +790,11 @@ fn build(
         (sum, adds.then(|| Fixup::declare(&mut k, plan)))
     });
     let widths = widths.map(|widths| {
-        let units = widths.iter().map(|width| width / WIDTH);
+        let step = plan.width_step();
+        let units = widths.iter().map(|width| width / step);
         let (least, most) = (units.clone().min(), units.max());
         let range = least.unwrap_or(1)..most.unwrap_or(1) + 1;
-        let width = k.index_argument("units", range) * WIDTH;
+        let width = k.index_argument("units", range) * step;
         (
             width,
             k.index_argument("tiles_n", 1..most_narrow_tiles(plan) + 1),

@@ -152,9 +152,6 @@ pub(super) const MAPPED: [Row; 24] = [
     // Short K over many tiles.
     hopper([128, 128, 64], 1).cluster([2, 1, 1]).pingpong(),
     hopper([64, 64, 64], 1),
-    // Of equal times the first row is chosen: where K is a multiple of 128, 64x32x128 whole is as fast by the model as 64x32x64. It took
-    // 0.95 of the time for 64x4096x4096 on an H200.
-    hopper([64, 32, 128], 1).split(),
     hopper([64, 32, 64], 1),
     // Long K over few tiles, or whole where no row is the same but for the parts.
     hopper([128, 256, 64], 2).cluster([2, 1, 1]).split(),
@@ -164,22 +161,31 @@ pub(super) const MAPPED: [Row; 24] = [
     hopper([64, 128, 64], 1).split(),
     hopper([64, 16, 128], 1).split(),
     // Few rows.
-    hopper([64, 96, 64], 1).swapped().cluster([2, 1, 1]).split(),
     hopper([64, 32, 128], 1)
         .swapped()
         .cluster([2, 1, 1])
         .split(),
+    // A block for half of K of nearly every multiprocessor where N is 4096.
+    hopper([64, 64, 128], 1)
+        .swapped()
+        .cluster([1, 1, 2])
+        .stages(5),
+    hopper([64, 32, 256], 1).swapped().cluster([1, 1, 2]),
     hopper([128, 16, 64], 2).swapped(),
     hopper([64, 16, 128], 1).swapped(),
     hopper([64, 16, 128], 1).swapped().cluster([1, 1, 2]),
-    // K of a few elements: more columns of a stage would be loaded as zeros.
+    // K of a few elements: more columns of a stage would be loaded as zeros. Loads take most of the time, so that blocks share them where
+    // there are many, and have few stages, since TMA fills those of the first tile behind each other.
     hopper([64, 16, 16], 1).swapped(),
     hopper([64, 64, 16], 1),
-    hopper([128, 128, 16], 2),
+    hopper([128, 128, 16], 2).cluster([2, 1, 1]).stages(4),
 ];
 
 /// The stages of the kernels for several widths, for which the widest tiles leave room.
 const STAGES_IN_WIDTHS: i64 = 4;
+
+/// The columns up to which the widest tiles leave room for as many stages as tiles of one width have.
+const NARROW: i64 = 128;
 
 /// The place of the row of [`MAPPED`] that gives way where C has an epilogue of the caller: 192x96x64 with A and B swapped, whose gain is
 /// measured without one.
@@ -200,21 +206,25 @@ pub(super) const WITH_EPILOGUE: [Row; 24] = {
     rows
 };
 
-/// Plans for rows that tensor maps describe, of one product without an epilogue of the caller: four kernels for several widths, of 128
-/// rows and of 192, with A and B as they are and swapped. The rows that give way have tiles that are widths of these, but for 128x128x16,
-/// whose gain over 64x64x16 is the least of all rows. They are measured where the elements of A, B and C have 16 bits, A and B are
+/// Plans for rows that tensor maps describe, of one product without an epilogue of the caller: six kernels for several widths, of 128
+/// rows and of 192, with A and B as they are and swapped. Those of up to 128 columns have clusters of four blocks along N, which load a
+/// quarter of the rows of A each: of 38 products of 7 to 100 us whose rows begin between lines, they were up to a fifth faster. The rows
+/// that give way have tiles that are widths of these, or were seldom the fastest. They are measured where the elements of A, B and C have 16 bits, A and B are
 /// contiguous along K, and TMA stores C along N.
 pub(super) const IN_WIDTHS: [Row; 24] = {
     let mut rows = MAPPED;
     let widest = rows[0];
     assert!(widest.tile[1] == 256 && rows[1].tile[1] == 192);
     assert!(rows[3].tile[1] == 160 && rows[4].tile[1] == 160);
-    assert!(rows[23].tile[0] == 128 && rows[23].tile[2] == 16);
     let wide = hopper([192, 192, 64], 3).cluster([1, 2, 1]).halved();
     rows[1] = widest.in_widths();
     rows[3] = wide.in_widths();
     rows[4] = widest.swapped().halved().in_widths();
-    rows[23] = wide.swapped().in_widths();
+    assert!(rows[2].cluster[1] == 2 && rows[9].tile[1] == 256);
+    let narrow = hopper([128, 128, 64], 2).cluster([1, 4, 1]).in_widths();
+    rows[2] = narrow;
+    rows[9] = narrow.swapped();
+    rows[GIVES_WAY] = wide.swapped().in_widths();
     rows
 };
 
@@ -318,7 +328,7 @@ impl Row {
             GemmMethod::Ampere => 2,
             GemmMethod::Gemv => 1,
             // They store C in 16 bits, in narrower parts where the stages take the room.
-            _ if self.has_widths => STAGES_IN_WIDTHS,
+            _ if self.has_widths && self.tile[1] > NARROW => STAGES_IN_WIDTHS,
             _ => stages(&plan.launched(), i64::from(Limits::of(arch).shared)),
         };
         GemmPlan {

@@ -112,7 +112,7 @@ impl GemmPlan {
     }
 
     /// Returns the plans that a call of one product without an epilogue chooses among: the [`candidates`](Self::candidates), with kernels for
-    /// [several widths](Self::columns) in the places of four of them where they are measured. Plans that differ in their columns alone have
+    /// [several widths](Self::columns) in the places of six of them where they are measured. Plans that differ in their columns alone have
     /// one kernel, and all of them have at most 24.
     ///
     /// ```
@@ -124,7 +124,9 @@ impl GemmPlan {
     /// let operands = Operands { ab: Ty::Bf16, c: Ty::Bf16, majors, vectors: [8; 3], beta: false, gated: false };
     /// let plans = GemmPlan::candidates_of_one(operands, Arch::Sm90a);
     /// let of_128_rows = plans.iter().filter(|plan| plan.tile[0] == 128 && !plan.swap && plan.columns != 0);
-    /// assert!(of_128_rows.map(|plan| plan.columns).eq((144..=256).rev().step_by(16)));
+    /// let columns: Vec<i64> = of_128_rows.map(|plan| plan.columns).collect();
+    /// assert_eq!(columns[..8], [256, 240, 224, 208, 192, 176, 160, 144]);
+    /// assert_eq!(columns[8..], [128, 120, 112, 104, 96, 88, 80, 72]);
     /// ```
     pub fn candidates_of_one(operands: Operands, arch: Arch) -> Vec<GemmPlan> {
         GemmPlan::listed(operands, arch, ListKind::One)
@@ -276,7 +278,7 @@ impl fmt::Display for PlanCost {
 }
 
 /// Products that take longer by the model do not begin early: above it, nothing is gained that stands out from the noise.
-const SHORT: f64 = 12.0;
+const SHORT: f64 = 13.0;
 
 /// The numbers of a device that the model takes.
 #[derive(Clone, Copy, Debug)]
@@ -327,6 +329,9 @@ mod h200 {
     /// products with a K of 8, 24 and 48 take longer by tiles of 16 along K than the other constants say: the rows of several
     /// boxes share sectors and lines.
     pub(super) const SHORT_ROW: [f64; 3] = [0.0, 0.847, 0.998];
+    /// The clocks more for such a row in all rounds but the first, where no block shares its loads: the median of 12 products with a K of 8
+    /// and 24 by 64x64x16 on an H200. 13339x176x8 took 6.9 us by five tiles of each block, and 805x752x8 2.9 us by two.
+    pub(super) const SHORT_ROW_AGAIN: [f64; 3] = [0.0, 0.0, 5.0];
     /// Clocks more of TMA for each row of a box outside of the matrix, which it fills with zeros, and for 128 bytes of zeros behind the
     /// end of K. Zeros take longer than numbers: one row by 128256 columns and a K of 4096 took 293 us by 64x128x64, and 64 rows
     /// took 257 us.
@@ -337,6 +342,9 @@ mod h200 {
     pub(super) const STEP: f64 = 4.33;
     /// The part of a step more where the blocks of a cluster along M or N wait for each other.
     pub(super) const CLUSTER: f64 = 0.0034;
+    /// The part of a step that is left where four blocks along N share the rows of A: of 12 products on an H200, tiles of 128 rows in such
+    /// clusters took 0.87 of the model's time before, and those in clusters of two 0.95.
+    pub(super) const FOUR_ALONG_N: f64 = 0.94;
     /// Bytes of the second-level cache in a clock, for all multiprocessors together, for each bit of the memory's bus.
     pub(super) const CACHE: f64 = 9068.0 / 6144.0;
     /// The part of the memory's rate that a product reaches where nothing else takes time: a sum of squares has the rest.
@@ -593,6 +601,10 @@ impl GemmPlan {
         let mut step = (bk * together).max(filling + h200::STEP).max(transposing);
         if !self.gather && bk * bytes < 128.0 {
             step += of_rows(h200::SHORT_ROW);
+            if cm * cn == 1 {
+                let again = 1.0 - 1.0 / rounds(wanted).max(1) as f64;
+                step += again * of_rows(h200::SHORT_ROW_AGAIN);
+            }
         }
         let [of_row, of_columns] = h200::ZEROS;
         let lines = bk * bytes / 128.0;
@@ -613,6 +625,9 @@ impl GemmPlan {
         }
         if cm * cn > 1 {
             step *= 1.0 + h200::CLUSTER;
+        }
+        if cn == 4 {
+            step *= h200::FOUR_ALONG_N;
         }
         let elements = bm * bn / ck as f64;
         let [once, by_map, mut by_pairs, mut by_elements] = h200::EPILOGUE;
@@ -1258,6 +1273,9 @@ impl Least {
             let filling = row * rows * (bk * bytes / 128.0).max(1.0);
             each = each.max((filling + h200::STEP) / bk);
         }
+        if launched.cluster[1] == 4 {
+            each *= h200::FOUR_ALONG_N;
+        }
         let [once, by_map, ..] = h200::EPILOGUE;
         // By pingpong, the main loops of other tiles hide the epilogue, and where threads load those of other blocks.
         let epilogue = match (launched.schedule, launched.gather) {
@@ -1779,8 +1797,8 @@ mod tests {
         assert_eq!([66, 67, 105, 106].map(by), [false, true, true, false]);
         let clustered = row("tile 64x128x64, 8 stages, 1 consumers, cluster 4x1x1");
         assert!(!crowds(clustered, 64 * 80, 128));
-        let small = row("tile 64x64x16, 10 stages, 1 consumers, cluster 1x1x1, early");
-        assert!(!crowds(small, 64 * 80, 64));
+        let small = row("tile 64x16x16, 10 stages, 1 consumers, cluster 1x1x1, early");
+        assert!(!crowds(small, 16, 64 * 80));
     }
 
     /// The rates of an H100 with HBM3, as the driver tells them.
@@ -2077,17 +2095,23 @@ mod tests {
         assert_eq!(plan.schedule, Schedule::Pingpong);
     }
 
-    /// The model has equal times for steps of 64 and of 128 along K, and the choice is the first of the list. On an H200, 64x4096x4096
-    /// took 12.14 us in steps of 128 and 12.76 in steps of 64 in one run, and 64x4096x14336 took 33.1 and 34.4.
+    /// Blocks that take half of K each, two for a tile of few rows, are chosen where they have nearly as many bytes as all multiprocessors
+    /// load at once. On an H200, 64x4096x4096 took 11.6 us by 64x64x128 and 12.3 by 64x32x128, and 32 rows took 11.4 by 64x32x256 and
+    /// 13.3 by 64x16x128.
     #[test]
-    fn of_equal_times_the_longer_step_is_chosen() {
-        let (problem, operands) = aligned(64, 4096, 4096);
-        let sorted = ranked(&problem, operands, Arch::Sm90a, h200());
-        let [(first, chosen), (second, other)] = [sorted[0], sorted[1]];
-        assert_eq!(first, second);
-        assert_eq!([chosen.tile, other.tile], [[64, 32, 128], [64, 32, 64]]);
-        assert_eq!(chosen.workspace(&problem), 0);
-        assert_eq!(choose(&problem, operands, Arch::Sm90a, h200()), chosen);
+    fn few_rows_are_multiplied_by_pairs_of_blocks() {
+        let chosen = |m: i64, n: i64, k: i64| {
+            let (problem, operands) = aligned(m, n, k);
+            let plan = choose(&problem, operands, Arch::Sm90a, h200());
+            (plan.tile, plan.cluster, plan.swap)
+        };
+        let wide = ([64, 64, 128], [1, 1, 2], true);
+        let narrow = ([64, 32, 256], [1, 1, 2], true);
+        assert_eq!(chosen(64, 4096, 4096), wide);
+        assert_eq!(chosen(48, 4096, 4096), wide);
+        assert_eq!(chosen(64, 4096, 14336), wide);
+        assert_eq!(chosen(32, 4096, 4096), narrow);
+        assert_eq!(chosen(17, 4096, 4096), narrow);
     }
 
     /// On an H200, Ampere's kernel takes 1.4 to 2.2 times as long as threads that load for `wgmma` for the first three. Small products
@@ -2319,7 +2343,7 @@ mod tests {
                 .as_bool()
                 .expect("whether all plans were measured");
             let missed = run["missed"].as_bool().unwrap_or(false);
-            let (mut regrets, mut few) = (Vec::new(), 0);
+            let (mut regrets, mut few, mut unknown) = (Vec::new(), 0, 0);
             for shape in list(&run["shapes"]) {
                 let number = |i: usize| shape[i].as_i64().expect("an extent");
                 let [m, n, k] = [0, 1, 2].map(number);
@@ -2355,6 +2379,11 @@ mod tests {
                     few += 1;
                     continue;
                 }
+                // Such products say nothing of a plan that came into the list later.
+                if missed && measured(&plans[0].1).is_none() {
+                    unknown += 1;
+                    continue;
+                }
                 let best = times.iter().copied().fold(f64::MAX, f64::min);
                 regrets.push(times[0] / best);
             }
@@ -2362,9 +2391,10 @@ mod tests {
             let mean = regrets.iter().sum::<f64>() / regrets.len() as f64;
             let tail = regrets[regrets.len() * 95 / 100];
             println!(
-                "law choose.regret_on_both: {} cases, {device}: {mean:.3} on average, {tail:.3} at the 95th percentile, {few} of one plan",
+                "law choose.regret_on_both: {} cases, {device}: {mean:.3} on average, {tail:.3} at the 95th percentile, {few} of one plan, {unknown} of a plan that was not measured",
                 regrets.len()
             );
+            assert!(unknown <= regrets.len(), "{unknown} not measured");
             reached.push((all, missed, mean, tail));
         }
         for (all, missed, mean, tail) in reached {

@@ -18,7 +18,7 @@ use colex_layout::Layout;
 use colex_tensor::{Builder, Cond, Expr, Fragment, Index, Tensor};
 
 use super::split_sum::SplitSum;
-use crate::gemm::plan::{GemmPlan, MOST_FIXUP, WIDTH};
+use crate::gemm::plan::{GemmPlan, MOST_FIXUP};
 use crate::gemm::sm90::WARPGROUP_THREADS;
 
 /// What a warpgroup adds to the word when its accumulators are in the workspace: more than the parts of a tile.
@@ -35,8 +35,9 @@ pub(crate) struct Fixup {
     groups: i64,
     /// Whether every tile that is divided has two parts, of which one is in the workspace.
     has_two: bool,
-    /// The columns of the widest tile.
+    /// The columns of the widest tile, and the step of the widths.
     widest: i64,
+    step: i64,
 }
 
 /// The words as a consumer's thread uses them.
@@ -77,6 +78,7 @@ impl Fixup {
             groups,
             has_two: plan.split == 2,
             widest: plan.tile[1],
+            step: plan.width_step(),
         }
     }
 
@@ -170,7 +172,7 @@ impl ThreadFixup<'_> {
         let Some(columns) = part.columns else {
             return Cond::Known(true);
         };
-        let first = vector as i64 * 8 % self.of.widest / WIDTH * WIDTH;
+        let first = vector as i64 * 8 % self.of.widest / self.of.step * self.of.step;
         // Every tile has more than half of the columns of the widest.
         if 2 * first <= self.of.widest {
             return Cond::Known(true);

@@ -8,7 +8,7 @@ use super::terms::{EarlyTerms, Terms};
 use crate::gemm::batch::BatchForm;
 use crate::gemm::groups::tiles::Span;
 use crate::gemm::operand::boxed_layout;
-use crate::gemm::plan::{GemmPlan, WIDTH};
+use crate::gemm::plan::GemmPlan;
 use crate::gemm::sm90::{BESIDE_TILES, WARPGROUP_THREADS, owner_name, stage_bytes};
 use crate::kernels::Major;
 use colex_atom::{Arch, Reduction};
@@ -582,7 +582,7 @@ impl ThreadEpilogue<'_> {
     }
 
     /// Stores a part if the tile, of `width` columns, has it whole, and else the columns of it that the tile has, by the threads: a multiple
-    /// of [`WIDTH`].
+    /// of the step of its widths.
     fn store_within(
         &self,
         k: &mut Builder,
@@ -599,7 +599,8 @@ impl ThreadEpilogue<'_> {
         k.if_else(is_whole, store, |k| {
             k.if_(begins, |k| {
                 let (c, direct) = staged.by_threads.as_ref().expect("invariant: declared");
-                let (values, pieces) = (values(staged), staged.columns / WIDTH);
+                let step = self.plan.width_step();
+                let (values, pieces) = (values(staged), staged.columns / step);
                 let sums = acc.iter().map(|acc| acc.gathered(values * part, values));
                 let sums: Vec<Fragment> = sums.collect();
                 let own = |matrix: &Tensor| self.own(staged, matrix, (at, part));
@@ -607,7 +608,7 @@ impl ThreadEpilogue<'_> {
                 // The tile has not all pieces.
                 for piece in 0..pieces - 1 {
                     let of_piece = values / pieces;
-                    let begins = k.less(&(first + piece * WIDTH).into(), width);
+                    let begins = k.less(&(first + piece * step).into(), width);
                     k.if_(begins, |k| {
                         let number = part * pieces + piece;
                         let to = self.own_of(staged, c, at, [of_piece, number]);

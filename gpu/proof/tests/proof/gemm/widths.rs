@@ -40,10 +40,19 @@ fn narrowed(usual: &GemmPlan, tile: [i64; 3], cluster: [i64; 3], columns: i64) -
     }
 }
 
+/// The step of the widths of a kernel.
+fn step(ab: Ty, widest: i64, [along_m, ..]: [i64; 3]) -> i64 {
+    if ab != Ty::S8 && widest <= 128 && along_m == 1 {
+        8
+    } else {
+        16
+    }
+}
+
 /// The widths of a kernel.
-fn widths(widest: i64) -> impl Iterator<Item = i64> {
-    (1..=widest / 16)
-        .map(|units| units * 16)
+fn widths(widest: i64, step: i64) -> impl Iterator<Item = i64> {
+    (1..=widest / step)
+        .map(move |units| units * step)
         .filter(move |width| 2 * width > widest)
 }
 
@@ -85,12 +94,15 @@ fn law_every_width_multiplies() {
         ([128, 256, 64], Cooperative),
         ([192, 96, 32], Cooperative),
     ];
-    let clusters = [[1, 1, 1], [2, 1, 1], [1, 2, 1], [2, 2, 1]];
+    let clusters = [[1, 1, 1], [2, 1, 1], [1, 2, 1], [2, 2, 1], [1, 4, 1]];
     let mut count = 0;
     for (tile, schedule) in tiles {
         let [bm, bn, bk] = tile;
-        for columns in widths(bn) {
+        for columns in widths(bn, 8) {
             for (i, cluster) in clusters.into_iter().enumerate() {
+                if columns % step(Ty::Bf16, bn, cluster) != 0 {
+                    continue;
+                }
                 for swap in [false, true] {
                     let at = count;
                     let rows = [2 * bm + 40, bm, 24, 2 * bm * cluster[0] + 8][at % 4];
@@ -139,7 +151,7 @@ fn law_every_width_of_all_types_multiplies() {
         ][number % 3];
         let step = 1024 / i64::from(ab.bits());
         let tile = [tile[0], tile[1], step];
-        for columns in widths(tile[1]) {
+        for columns in widths(tile[1], self::step(ab, tile[1], cluster)) {
             let problem = GemmProblem::new(tile[0] + 48, 2 * columns + 16, 2 * step + 16);
             let problem = aligned(ordered(problem, number & !2), 16);
             let operands = Operands {
@@ -201,9 +213,9 @@ fn law_widths_have_the_bits_of_one_width() {
         ([128, 256, 64], [2, 1, 1]),
     ] {
         let [bm, bn, bk] = tile;
-        for columns in widths(bn) {
+        for columns in widths(bn, step(Ty::Bf16, bn, cluster)) {
             let extents = [bm + 24, 2 * columns + 20, 4 * bk + 8];
-            let (split, division) = match columns / 16 % 2 {
+            let (split, division) = match columns / 8 % 3 {
                 0 => (1, Division::SplitK),
                 _ => (2, Division::SplitKFixup),
             };
@@ -238,7 +250,7 @@ fn law_all_widths_have_one_kernel() {
     let of = || device.zeros::<bf16>(1 << 18).unwrap();
     let (a, b, c) = (of(), of(), of());
     let extents = |columns: i64| [[512, 512, 512], [1, 8, 8], [200, columns + 16, 104]];
-    let cases = widths(256).flat_map(|columns| extents(columns).map(|of| (columns, of)));
+    let cases = widths(256, 16).flat_map(|columns| extents(columns).map(|of| (columns, of)));
     let cases: Vec<(i64, [i64; 3])> = cases.collect();
     let mut written = vec![c; cases.len()];
     let calls = cases.iter().zip(&mut written).map(|((columns, of), c)| {
@@ -262,12 +274,12 @@ fn law_all_widths_have_one_kernel() {
 /// A kernel may be changed before it runs.
 type Change<'a> = &'a dyn Fn(&mut Vec<Stmt>);
 
-/// What a launch says of the width: the rows of B's boxes, the columns of the tiles in steps of 16, and the tiles along N.
+/// What a launch says of the width: the rows of B's boxes, the columns of the tiles in steps of 8, and the tiles along N.
 type Said = [i64; 3];
 
 const EXTENTS: [i64; 3] = [72, 100, 136];
 
-/// C by a kernel of widths of 80 to 128 columns, where nothing has written it -1.
+/// C by a kernel of widths of 72 to 128 columns, where nothing has written it -1.
 fn launched(change: Change<'_>, [rows, units, tiles]: Said, seed: u64) -> Result<Vec<f32>, Fault> {
     let [m, n, k] = EXTENTS;
     let usual = GemmPlan::new(GemmMethod::Hopper, operands(Ty::Bf16, Ty::F32));
@@ -334,16 +346,16 @@ fn removed(body: &mut Vec<Stmt>, is_it: &dyn Fn(&Stmt) -> bool) -> usize {
 fn law_planted_faults_of_widths_are_found() {
     let [_, n, _] = EXTENTS;
     let as_it_is: Change<'_> = &|_| ();
-    let right = launched(as_it_is, [96, 6, 2], 0).unwrap();
+    let right = launched(as_it_is, [96, 12, 2], 0).unwrap();
     for seed in 0..3 {
-        for (rows, tiles) in [(80, 2), (112, 1), (128, 1)] {
-            let found = launched(as_it_is, [rows, rows / 16, tiles], seed);
+        for (rows, tiles) in [(72, 2), (80, 2), (104, 1), (112, 1), (128, 1)] {
+            let found = launched(as_it_is, [rows, rows / 8, tiles], seed);
             assert!(found.unwrap() == right, "{rows} columns, seed {seed}");
         }
         // The barrier waits for more bytes than the box brings, and for fewer.
-        let fault = launched(as_it_is, [80, 6, 2], seed).expect_err("a box of 80 rows");
+        let fault = launched(as_it_is, [80, 12, 2], seed).expect_err("a box of 80 rows");
         assert_eq!(fault.kind(), FaultKind::Deadlock, "{fault}");
-        let fault = launched(as_it_is, [96, 5, 2], seed).expect_err("a box of 96 rows");
+        let fault = launched(as_it_is, [96, 10, 2], seed).expect_err("a box of 96 rows");
         println!("{:?}: {fault}", fault.kind());
         // The threads store nothing: 16 columns behind two whole parts of 32.
         let no_tail = |body: &mut Vec<Stmt>| {
@@ -353,14 +365,14 @@ fn law_planted_faults_of_widths_are_found() {
             };
             assert!(removed(body, &stores) > 0);
         };
-        let cut = launched(&no_tail, [80, 5, 2], seed).unwrap();
+        let cut = launched(&no_tail, [80, 10, 2], seed).unwrap();
         for (at, (found, right)) in cut.iter().zip(&right).enumerate() {
             let is_tail = (64..80).contains(&(at as i64 % n));
             let expected = if is_tail { -1.0 } else { *right };
             assert_eq!(found.to_bits(), expected.to_bits(), "element {at}");
         }
         // Nothing writes the columns of the second tile.
-        let short = launched(as_it_is, [96, 6, 1], seed).unwrap();
+        let short = launched(as_it_is, [96, 12, 1], seed).unwrap();
         for (at, (found, right)) in short.iter().zip(&right).enumerate() {
             let expected = if at as i64 % n < 96 { *right } else { -1.0 };
             assert_eq!(found.to_bits(), expected.to_bits(), "element {at}");
