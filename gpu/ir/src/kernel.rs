@@ -238,6 +238,7 @@ fn places(variables: impl Iterator<Item = (u32, u32)>) -> (Vec<u64>, u64) {
 
 impl Kernel {
     /// Returns how many registers of a class the kernel names.
+    #[inline]
     pub fn count(&self, ty: RegType) -> u32 {
         self.registers[ty as usize]
     }

@@ -59,6 +59,7 @@ pub enum FloatPair {
 
 impl Float {
     /// Returns the format of the number.
+    #[inline]
     pub fn format(self) -> FloatFormat {
         match self {
             Float::F16 => FloatFormat::F16,
@@ -72,6 +73,7 @@ impl Float {
 
 impl FloatPair {
     /// Returns the format of each of the two numbers.
+    #[inline]
     pub fn format(self) -> FloatFormat {
         match self {
             FloatPair::F16x2 => FloatFormat::F16,
@@ -82,6 +84,7 @@ impl FloatPair {
     }
 
     /// Returns the bits of each of the two numbers.
+    #[inline]
     pub fn half_bits(self) -> u32 {
         match self {
             FloatPair::F16x2 | FloatPair::Bf16x2 => 16,
@@ -92,6 +95,7 @@ impl FloatPair {
 
 impl Type {
     /// Returns the type as one floating-point number, if it is one.
+    #[inline]
     pub fn float(self) -> Option<Float> {
         match self {
             Type::F16 => Some(Float::F16),
@@ -107,6 +111,7 @@ impl Type {
     }
 
     /// Returns the type as two floating-point numbers, if it is two.
+    #[inline]
     pub fn float_pair(self) -> Option<FloatPair> {
         match self {
             Type::F16x2 => Some(FloatPair::F16x2),
@@ -133,6 +138,7 @@ impl Type {
     }
 
     /// Returns the width in bits.
+    #[inline]
     pub fn bits(self) -> u32 {
         match self {
             Type::Pred => 1,
@@ -197,11 +203,13 @@ impl Type {
     }
 
     /// Returns whether it is a number with a fraction.
+    #[inline]
     pub fn is_float(self) -> bool {
         self.float().is_some() || self.float_pair().is_some()
     }
 
     /// Returns whether it is an integer whose top bit is the sign.
+    #[inline]
     pub fn is_signed(self) -> bool {
         matches!(self, Type::S8 | Type::S16 | Type::S32 | Type::S64)
     }

@@ -1,6 +1,8 @@
 //! Instructions from registers to registers.
 
+use crate::lane::bits::{Lanes, lanes};
 use crate::lane::convert::Cvt;
+use crate::lane::lanewise::MANY;
 use crate::lane::{convert, float, integer};
 use crate::machine::exec::{Exec, low, map};
 use crate::report::fault::{Fault, FaultKind};
@@ -128,6 +130,23 @@ impl Exec<'_, '_, '_> {
         self.set(d, mask, &values)
     }
 
+    /// An operand without a copy of a register's lanes: what is no register is put into `room`.
+    fn operand<'l>(
+        &'l self,
+        operand: Operand,
+        ty: Type,
+        mask: u32,
+        room: &'l mut Lanes,
+    ) -> Result<&'l Lanes, Fault> {
+        match operand {
+            Operand::Reg(reg) if reg.ty != RegType::Pred => self.reg(reg, mask),
+            Operand::Reg(_) | Operand::Int(_) | Operand::Float(_) | Operand::Special(_) => {
+                *room = self.value(operand, ty, mask)?;
+                Ok(room)
+            }
+        }
+    }
+
     fn pack(&mut self, d: Reg, parts: &[Reg], mask: u32) -> Result<(), Fault> {
         let mut values = [0; 32];
         for (i, part) in parts.iter().enumerate() {
@@ -164,11 +183,14 @@ impl Exec<'_, '_, '_> {
             integer::unary(op, ty)
         };
         let f = f.ok_or_else(|| self.unsupported(format_args!("{} of {ty}", op.ptx())))?;
-        let a = self.value(a, ty, mask)?;
-        let values = if scalar == ty {
-            map(|lane| f(a[lane]), mask)
+        let mut room = [0; 32];
+        let a = self.operand(a, ty, mask, &mut room)?;
+        let values = if scalar != ty {
+            in_halves(|half| (f.all)(&half(a)))
+        } else if mask.count_ones() < MANY {
+            map(|lane| (f.one)(a[lane]), mask)
         } else {
-            map(|lane| in_halves(|h| f(h(a[lane]))), mask)
+            (f.all)(a)
         };
         self.set(d, mask, &values)
     }
@@ -188,12 +210,16 @@ impl Exec<'_, '_, '_> {
             integer::binary(op, ty)
         };
         let f = f.ok_or_else(|| self.unsupported(format_args!("{} of {ty}", op.ptx())))?;
-        let a = self.value(a, ty, mask)?;
-        let b = self.value(b, op.second(ty), mask)?;
-        let values = if scalar == ty {
-            map(|lane| f(a[lane], b[lane]), mask)
+        let mut rooms = [[0; 32]; 2];
+        let [of_a, of_b] = &mut rooms;
+        let a = self.operand(a, ty, mask, of_a)?;
+        let b = self.operand(b, op.second(ty), mask, of_b)?;
+        let values = if scalar != ty {
+            in_halves(|half| (f.all)(&half(a), &half(b)))
+        } else if mask.count_ones() < MANY {
+            map(|lane| (f.one)(a[lane], b[lane]), mask)
         } else {
-            map(|lane| in_halves(|h| f(h(a[lane]), h(b[lane]))), mask)
+            (f.all)(a, b)
         };
         self.set(d, mask, &values)
     }
@@ -214,16 +240,18 @@ impl Exec<'_, '_, '_> {
         };
         let f = f.ok_or_else(|| self.unsupported(format_args!("{} of {ty}", op.ptx())))?;
         let [ta, tb, tc] = op.operands(ty);
-        let a = self.value(a, ta, mask)?;
-        let b = self.value(b, tb, mask)?;
-        let c = self.value(c, tc, mask)?;
-        let values = if scalar == ty {
-            map(|lane| f(a[lane], b[lane], c[lane]) & low(d.ty.bits()), mask)
+        let mut rooms = [[0; 32]; 3];
+        let [of_a, of_b, of_c] = &mut rooms;
+        let a = self.operand(a, ta, mask, of_a)?;
+        let b = self.operand(b, tb, mask, of_b)?;
+        let c = self.operand(c, tc, mask, of_c)?;
+        let keep = low(d.ty.bits());
+        let values = if scalar != ty {
+            in_halves(|half| (f.all)(&half(a), &half(b), &half(c)))
+        } else if mask.count_ones() < MANY {
+            map(|lane| (f.one)(a[lane], b[lane], c[lane]) & keep, mask)
         } else {
-            map(
-                |lane| in_halves(|h| f(h(a[lane]), h(b[lane]), h(c[lane]))),
-                mask,
-            )
+            (f.all)(a, b, c).map(|x| x & keep)
         };
         self.set(d, mask, &values)
     }
@@ -242,8 +270,17 @@ impl Exec<'_, '_, '_> {
             integer::compare(cmp, ty)
         };
         let f = f.ok_or_else(|| self.unsupported(format_args!("setp.{} of {ty}", cmp.ptx())))?;
-        let [a, b] = self.values(operands, ty, mask)?;
-        let holds = (0..32).fold(0, |m, lane| m | u32::from(f(a[lane], b[lane])) << lane);
+        let [a, b] = operands;
+        let mut rooms = [[0; 32]; 2];
+        let [of_a, of_b] = &mut rooms;
+        let a = self.operand(a, ty, mask, of_a)?;
+        let b = self.operand(b, ty, mask, of_b)?;
+        let holds = if mask.count_ones() < MANY {
+            let bit = |lane: usize| u32::from((f.one)(a[lane], b[lane])) << lane;
+            lanes(mask).fold(0, |holds, lane| holds | bit(lane))
+        } else {
+            (f.all)(a, b)
+        };
         self.set_pred(p, mask, holds)?;
         Ok(())
     }
@@ -305,8 +342,10 @@ fn untyped(ty: RegType) -> Type {
 }
 
 /// A function of 16 bits on each half of 32: `f` is given what picks the half.
-fn in_halves(f: impl Fn(fn(u64) -> u64) -> u64) -> u64 {
-    f(|x| x & 0xffff) | f(|x| x >> 16 & 0xffff) << 16
+fn in_halves(f: impl Fn(fn(&Lanes) -> Lanes) -> Lanes) -> Lanes {
+    let low = f(|x| x.map(|x| x & 0xffff));
+    let high = f(|x| x.map(|x| x >> 16 & 0xffff));
+    core::array::from_fn(|lane| low[lane] | high[lane] << 16)
 }
 
 /// The sum of `c` and of four products of bytes, modulo 2^32 (PTX ISA 9.7.1, `dp4a`).

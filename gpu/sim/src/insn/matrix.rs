@@ -1,9 +1,10 @@
 //! `ldmatrix`, `stmatrix` and `movmatrix`: 8 by 8 elements of 16 bits, spread over a warp as the row says.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
-use colex_atom::{CopyAtom, Route};
+use colex_atom::{CopyAtom, Route, Space as At};
 
+use crate::lane::known::Known;
 use crate::lane::plan::Routes;
 use crate::machine::exec::Exec;
 use crate::machine::port::Accessor;
@@ -15,15 +16,19 @@ use colex_ir::{CopyArgs, End, Reg, Space};
 /// The bytes of a row of a matrix.
 const ROW: usize = 16;
 
+/// The routes of rows, by name and spaces.
+static ROUTES: Known<(String, [At; 2]), Routes> = Known::new();
+
 impl Exec<'_, '_, '_> {
     /// The row's routes in values of 16 bits, made when first asked for.
-    fn routes(&mut self, atom: &CopyAtom) -> Result<Rc<Routes>, Fault> {
+    fn routes(&mut self, atom: &CopyAtom) -> Result<Arc<Routes>, Fault> {
         if let Some(routes) = self.m.routes.get(&self.w.pc) {
             return Ok(routes.clone());
         }
-        let routes = atom.routes(16);
-        let routes = routes.map_err(|e| self.fault_warp(FaultKind::Operand, e.to_string()))?;
-        let routes = Rc::new(Routes::new(routes));
+        let routes = ROUTES.get((atom.name(), [atom.from(), atom.to()]), || {
+            let routes = atom.routes(16).map(Routes::new);
+            routes.map_err(|e| self.fault_warp(FaultKind::Operand, e.to_string()))
+        })?;
         self.m.routes.insert(self.w.pc, routes.clone());
         Ok(routes)
     }

@@ -1,24 +1,29 @@
 //! Matrix instructions on registers.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
-use colex_atom::MmaAtom;
+use colex_atom::{GmmaOptions, MmaAtom};
 
+use crate::lane::known::Known;
 use crate::lane::plan::{MmaOperand, Plan, Words};
 use crate::machine::exec::{Exec, Flow};
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::warp::{FULL, lanes};
 use colex_ir::{Reg, ScaleD};
 
+/// The tables of rows, by name and options.
+static PLANS: Known<(String, GmmaOptions), Plan> = Known::new();
+
 impl<'k> Exec<'_, '_, 'k> {
     /// The tables of the row, made when first asked for.
-    pub(crate) fn plan(&mut self, atom: &colex_atom::MmaAtom) -> Result<Rc<Plan>, Fault> {
+    pub(crate) fn plan(&mut self, atom: &MmaAtom) -> Result<Arc<Plan>, Fault> {
         if let Some(plan) = self.m.plans.get(&self.w.pc) {
             return Ok(plan.clone());
         }
-        let plan = Plan::new(atom).filter(|plan| plan.atom.is_executable());
-        let plan = plan.ok_or_else(|| self.unsupported(format_args!("`{}`", atom.name())))?;
-        let plan = Rc::new(plan);
+        let plan = PLANS.get((atom.name(), atom.options()), || {
+            let plan = Plan::new(atom).filter(|plan| plan.atom.is_executable());
+            plan.ok_or_else(|| self.unsupported(format_args!("`{}`", atom.name())))
+        })?;
         self.m.plans.insert(self.w.pc, plan.clone());
         Ok(plan)
     }

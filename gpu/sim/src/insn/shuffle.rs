@@ -152,7 +152,10 @@ impl Exec<'_, '_, '_> {
         let f = crate::lane::integer::binary(op, ty);
         let f = f.ok_or_else(|| self.unsupported(format_args!("redux.sync of {ty}")))?;
         let a = self.value(a, ty, mask)?;
-        let total = lanes(members).map(|lane| a[lane]).reduce(f).unwrap_or(0);
+        let total = lanes(members)
+            .map(|lane| a[lane])
+            .reduce(f.one)
+            .unwrap_or(0);
         let values = map(|_| total, mask);
         self.set(d, mask, &values)
     }

@@ -1,6 +1,7 @@
 //! Matrix products of a warpgroup, which read shared memory while the warps go on.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use colex_atom::MmaAtom;
 
@@ -139,7 +140,7 @@ impl Exec<'_, '_, '_> {
     /// Adds this warp's part to the product that the warpgroup issues.
     fn join_product(
         &mut self,
-        plan: &Rc<Plan>,
+        plan: &Arc<Plan>,
         d: &[Reg],
         descriptors: [u64; 2],
         part: WarpOperands,

@@ -11,11 +11,20 @@ fn format(ty: Type) -> Option<FloatFormat> {
 
 /// The integer that bits of a type spell.
 fn integer(ty: Type, bits: u64) -> i128 {
+    if ty.is_signed() {
+        i128::from(extended(ty, bits) as i64)
+    } else {
+        i128::from(extended(ty, bits))
+    }
+}
+
+/// The low bits of an integer of a type, extended by its sign, if it has one, to 64 bits.
+fn extended(ty: Type, bits: u64) -> u64 {
     let unused = 64 - ty.bits();
     if ty.is_signed() {
-        i128::from((bits << unused) as i64 >> unused)
+        ((bits << unused) as i64 >> unused) as u64
     } else {
-        i128::from(bits << unused >> unused)
+        bits << unused >> unused
     }
 }
 
@@ -54,15 +63,13 @@ impl Cvt {
                 self.of_integer(integer(self.from, bits), to)
             }
             (None, None) if !self.from.is_float() && !self.to.is_float() => {
-                let x = integer(self.from, bits);
-                let (least, most) = range(self.to);
-                let x = if self.saturate {
-                    x.clamp(least, most)
-                } else {
-                    x
-                };
                 // A narrow result is extended by its sign to the width of the register.
-                integer(self.to, x as u64) as u64 & mask
+                if !self.saturate {
+                    return Some(extended(self.to, extended(self.from, bits)) & mask);
+                }
+                let (least, most) = range(self.to);
+                let x = integer(self.from, bits).clamp(least, most);
+                extended(self.to, x as u64) & mask
             }
             _ => return None,
         })

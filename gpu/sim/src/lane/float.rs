@@ -5,6 +5,8 @@
 
 use colex_atom::{FloatFormat, Rounding};
 
+use super::lanewise::{Binary, Comparison, Ternary, Unary, comparison, lanewise};
+
 use colex_ir::{BinaryOp, Compare, Float, FloatPair, TernaryOp, Type, UnaryOp};
 
 /// A float's format: bits to a number and back.
@@ -103,37 +105,37 @@ fn least_or_nan(a: f64, b: f64, larger: bool) -> f64 {
     least(a, b, larger)
 }
 
-fn unary_of<T: Format>(op: UnaryOp) -> Option<fn(u64) -> u64> {
+fn unary_of<T: Format>(op: UnaryOp) -> Option<Unary> {
     Some(match op {
-        UnaryOp::Neg => |a| T::bits(-T::of(a)),
-        UnaryOp::Abs => |a| T::bits(T::of(a).abs()),
-        UnaryOp::Rcp => |a| T::bits(1.0 / T::of(a)),
-        UnaryOp::Sqrt => |a| T::bits(T::of(a).sqrt()),
-        UnaryOp::Rsqrt => |a| T::bits(1.0 / T::of(a).sqrt()),
-        UnaryOp::Ex2 => |a| T::bits(T::of(a).exp2()),
-        UnaryOp::Lg2 => |a| T::bits(T::of(a).log2()),
-        UnaryOp::Sin => |a| T::bits(T::of(a).sin()),
-        UnaryOp::Cos => |a| T::bits(T::of(a).cos()),
-        UnaryOp::Tanh => |a| T::bits(T::of(a).tanh()),
+        UnaryOp::Neg => lanewise!(|a| T::bits(-T::of(a))),
+        UnaryOp::Abs => lanewise!(|a| T::bits(T::of(a).abs())),
+        UnaryOp::Rcp => lanewise!(|a| T::bits(1.0 / T::of(a))),
+        UnaryOp::Sqrt => lanewise!(|a| T::bits(T::of(a).sqrt())),
+        UnaryOp::Rsqrt => lanewise!(|a| T::bits(1.0 / T::of(a).sqrt())),
+        UnaryOp::Ex2 => lanewise!(|a| T::bits(T::of(a).exp2())),
+        UnaryOp::Lg2 => lanewise!(|a| T::bits(T::of(a).log2())),
+        UnaryOp::Sin => lanewise!(|a| T::bits(T::of(a).sin())),
+        UnaryOp::Cos => lanewise!(|a| T::bits(T::of(a).cos())),
+        UnaryOp::Tanh => lanewise!(|a| T::bits(T::of(a).tanh())),
         UnaryOp::Not | UnaryOp::Popc | UnaryOp::Clz | UnaryOp::Brev | UnaryOp::Bfind => {
             return None;
         }
     })
 }
 
-fn binary_of<T: Format>(op: BinaryOp) -> Option<fn(u64, u64) -> u64> {
+fn binary_of<T: Format>(op: BinaryOp) -> Option<Binary> {
     use BinaryOp::{
         Add, And, Div, Max, MaxNan, Min, MinNan, Mul, MulHi, MulWide, Or, Rem, Shl, Shr, Sub, Xor,
     };
     Some(match op {
-        Add => |a, b| T::bits(T::of(a) + T::of(b)),
-        Sub => |a, b| T::bits(T::of(a) - T::of(b)),
-        Mul => |a, b| T::bits(T::of(a) * T::of(b)),
-        Div => |a, b| T::bits(T::of(a) / T::of(b)),
-        Min => |a, b| T::bits(least(T::of(a), T::of(b), false)),
-        Max => |a, b| T::bits(least(T::of(a), T::of(b), true)),
-        MinNan => |a, b| T::bits(least_or_nan(T::of(a), T::of(b), false)),
-        MaxNan => |a, b| T::bits(least_or_nan(T::of(a), T::of(b), true)),
+        Add => lanewise!(|a, b| T::bits(T::of(a) + T::of(b))),
+        Sub => lanewise!(|a, b| T::bits(T::of(a) - T::of(b))),
+        Mul => lanewise!(|a, b| T::bits(T::of(a) * T::of(b))),
+        Div => lanewise!(|a, b| T::bits(T::of(a) / T::of(b))),
+        Min => lanewise!(|a, b| T::bits(least(T::of(a), T::of(b), false))),
+        Max => lanewise!(|a, b| T::bits(least(T::of(a), T::of(b), true))),
+        MinNan => lanewise!(|a, b| T::bits(least_or_nan(T::of(a), T::of(b), false))),
+        MaxNan => lanewise!(|a, b| T::bits(least_or_nan(T::of(a), T::of(b), true))),
         MulHi | MulWide | Rem | And | Or | Xor | Shl | Shr => return None,
     })
 }
@@ -148,11 +150,11 @@ pub(crate) fn half_of(ty: Type) -> Option<Type> {
 }
 
 /// An instruction with one source; `None` if there is none of that type.
-pub(crate) fn unary(op: UnaryOp, ty: Type) -> Option<fn(u64) -> u64> {
+pub(crate) fn unary(op: UnaryOp, ty: Type) -> Option<Unary> {
     match ty.float()? {
         // Of a NaN too, only the sign changes.
-        Float::F32 if op == UnaryOp::Neg => Some(|a| a ^ 0x8000_0000),
-        Float::F32 if op == UnaryOp::Abs => Some(|a| a & 0x7fff_ffff),
+        Float::F32 if op == UnaryOp::Neg => Some(lanewise!(|a| a ^ 0x8000_0000)),
+        Float::F32 if op == UnaryOp::Abs => Some(lanewise!(|a| a & 0x7fff_ffff)),
         Float::F16 => unary_of::<F16>(op),
         Float::Bf16 => unary_of::<Bf16>(op),
         Float::F32 => unary_of::<F32>(op),
@@ -162,7 +164,7 @@ pub(crate) fn unary(op: UnaryOp, ty: Type) -> Option<fn(u64) -> u64> {
 }
 
 /// An instruction with two sources.
-pub(crate) fn binary(op: BinaryOp, ty: Type) -> Option<fn(u64, u64) -> u64> {
+pub(crate) fn binary(op: BinaryOp, ty: Type) -> Option<Binary> {
     match ty.float()? {
         Float::F16 => binary_of::<F16>(op),
         Float::Bf16 => binary_of::<Bf16>(op),
@@ -177,25 +179,25 @@ fn fma_of<T: Format>(a: u64, b: u64, c: u64) -> u64 {
 }
 
 /// `a * b + c`, rounded once.
-pub(crate) fn fma(ty: Type) -> Option<fn(u64, u64, u64) -> u64> {
+pub(crate) fn fma(ty: Type) -> Option<Ternary> {
     Some(match ty.float()? {
-        Float::F16 => fma_of::<F16>,
-        Float::Bf16 => fma_of::<Bf16>,
-        Float::F32 => |a, b, c| {
+        Float::F16 => lanewise!(|a, b, c| fma_of::<F16>(a, b, c)),
+        Float::Bf16 => lanewise!(|a, b, c| fma_of::<Bf16>(a, b, c)),
+        Float::F32 => lanewise!(|a, b, c| {
             let [a, b, c] = [a, b, c].map(|x| f32::from_bits(x as u32));
             let d = a.mul_add(b, c);
             u64::from(if d.is_nan() { 0x7fff_ffff } else { d.to_bits() })
-        },
-        Float::F64 => |a, b, c| {
+        }),
+        Float::F64 => lanewise!(|a, b, c| {
             let [a, b, c] = [a, b, c].map(f64::from_bits);
             F64::bits(a.mul_add(b, c))
-        },
+        }),
         Float::Tf32 => return None,
     })
 }
 
 /// `fma` for floats, nothing else.
-pub(crate) fn ternary(op: TernaryOp, ty: Type) -> Option<fn(u64, u64, u64) -> u64> {
+pub(crate) fn ternary(op: TernaryOp, ty: Type) -> Option<Ternary> {
     use TernaryOp::{Bfe, Fma, Mad, MadHi, MadWide, Prmt, ShfL, ShfR};
     match op {
         Fma => fma(ty),
@@ -208,24 +210,24 @@ fn apart<T: Format>(a: u64, b: u64) -> bool {
     T::of(a).is_nan() || T::of(b).is_nan()
 }
 
-fn compare_of<T: Format>(cmp: Compare) -> fn(u64, u64) -> bool {
+fn compare_of<T: Format>(cmp: Compare) -> Comparison {
     match cmp {
-        Compare::Eq => |a, b| T::of(a) == T::of(b),
-        Compare::Ne => |a, b| T::of(a) < T::of(b) || T::of(a) > T::of(b),
-        Compare::Lt => |a, b| T::of(a) < T::of(b),
-        Compare::Le => |a, b| T::of(a) <= T::of(b),
-        Compare::Gt => |a, b| T::of(a) > T::of(b),
-        Compare::Ge => |a, b| T::of(a) >= T::of(b),
-        Compare::Equ => |a, b| T::of(a) == T::of(b) || apart::<T>(a, b),
-        Compare::Neu => |a, b| T::of(a) != T::of(b),
-        Compare::Ltu => |a, b| T::of(a) < T::of(b) || apart::<T>(a, b),
-        Compare::Gtu => |a, b| T::of(a) > T::of(b) || apart::<T>(a, b),
-        Compare::Nan => apart::<T>,
+        Compare::Eq => comparison!(|a, b| T::of(a) == T::of(b)),
+        Compare::Ne => comparison!(|a, b| T::of(a) < T::of(b) || T::of(a) > T::of(b)),
+        Compare::Lt => comparison!(|a, b| T::of(a) < T::of(b)),
+        Compare::Le => comparison!(|a, b| T::of(a) <= T::of(b)),
+        Compare::Gt => comparison!(|a, b| T::of(a) > T::of(b)),
+        Compare::Ge => comparison!(|a, b| T::of(a) >= T::of(b)),
+        Compare::Equ => comparison!(|a, b| T::of(a) == T::of(b) || apart::<T>(a, b)),
+        Compare::Neu => comparison!(|a, b| T::of(a) != T::of(b)),
+        Compare::Ltu => comparison!(|a, b| T::of(a) < T::of(b) || apart::<T>(a, b)),
+        Compare::Gtu => comparison!(|a, b| T::of(a) > T::of(b) || apart::<T>(a, b)),
+        Compare::Nan => comparison!(|a, b| apart::<T>(a, b)),
     }
 }
 
 /// A comparison.
-pub(crate) fn compare(cmp: Compare, ty: Type) -> Option<fn(u64, u64) -> bool> {
+pub(crate) fn compare(cmp: Compare, ty: Type) -> Option<Comparison> {
     Some(match ty.float()? {
         Float::F16 => compare_of::<F16>(cmp),
         Float::Bf16 => compare_of::<Bf16>(cmp),

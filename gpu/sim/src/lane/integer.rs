@@ -2,13 +2,15 @@
 
 use colex_ir::{BinaryOp, Compare, TernaryOp, Type, UnaryOp};
 
-/// An instruction with two sources.
-pub(crate) type Binary = fn(u64, u64) -> u64;
+use super::lanewise::{Binary, Comparison, Ternary, Unary, comparison, lanewise};
 
 macro_rules! integer {
     ($module:ident, $int:ty, $unsigned:ty, $wide:ty, $wide_unsigned:ty) => {
         mod $module {
-            use super::{Binary, BinaryOp, Compare, TernaryOp, UnaryOp};
+            use super::{
+                Binary, BinaryOp, Compare, Comparison, Ternary, TernaryOp, Unary, UnaryOp,
+                comparison, lanewise,
+            };
 
             type Int = $int;
             type Wide = $wide;
@@ -22,90 +24,96 @@ macro_rules! integer {
                 x as $wide_unsigned as u64
             }
 
-            pub(crate) fn unary(op: UnaryOp) -> Option<fn(u64) -> u64> {
+            pub(crate) fn unary(op: UnaryOp) -> Option<Unary> {
                 Some(match op {
-                    UnaryOp::Neg => |a| bits((a as Int).wrapping_neg()),
-                    UnaryOp::Abs => |a| {
+                    UnaryOp::Neg => lanewise!(|a| bits((a as Int).wrapping_neg())),
+                    UnaryOp::Abs => lanewise!(|a| {
                         let a = a as Int;
                         #[allow(unused_comparisons, reason = "one text for both signs")]
                         bits(if a < 0 { (0 as Int).wrapping_sub(a) } else { a })
-                    },
-                    UnaryOp::Not => |a| bits(!(a as Int)),
-                    UnaryOp::Popc => |a| u64::from((a as Int).count_ones()),
-                    UnaryOp::Clz => |a| u64::from((a as Int).leading_zeros()),
-                    UnaryOp::Brev => |a| bits((a as Int).reverse_bits()),
-                    UnaryOp::Bfind => |a| {
+                    }),
+                    UnaryOp::Not => lanewise!(|a| bits(!(a as Int))),
+                    UnaryOp::Popc => lanewise!(|a| u64::from((a as Int).count_ones())),
+                    UnaryOp::Clz => lanewise!(|a| u64::from((a as Int).leading_zeros())),
+                    UnaryOp::Brev => lanewise!(|a| bits((a as Int).reverse_bits())),
+                    UnaryOp::Bfind => lanewise!(|a| {
                         let a = a as Int;
                         #[allow(unused_comparisons, reason = "one text for both signs")]
                         let a = if a < 0 { !a } else { a };
                         u64::from((BITS - 1).wrapping_sub(a.leading_zeros()))
-                    },
+                    }),
                     _ => return None,
                 })
             }
 
             pub(crate) fn binary(op: BinaryOp) -> Option<Binary> {
                 Some(match op {
-                    BinaryOp::Add => |a, b| bits((a as Int).wrapping_add(b as Int)),
-                    BinaryOp::Sub => |a, b| bits((a as Int).wrapping_sub(b as Int)),
-                    BinaryOp::Mul => |a, b| bits((a as Int).wrapping_mul(b as Int)),
-                    BinaryOp::MulHi => {
-                        |a, b| bits(((a as Int as Wide * b as Int as Wide) >> BITS) as Int)
+                    BinaryOp::Add => lanewise!(|a, b| bits((a as Int).wrapping_add(b as Int))),
+                    BinaryOp::Sub => lanewise!(|a, b| bits((a as Int).wrapping_sub(b as Int))),
+                    BinaryOp::Mul => lanewise!(|a, b| bits((a as Int).wrapping_mul(b as Int))),
+                    BinaryOp::MulHi => lanewise!(|a, b| bits(
+                        ((a as Int as Wide * b as Int as Wide) >> BITS) as Int
+                    )),
+                    BinaryOp::MulWide => {
+                        lanewise!(|a, b| wide(a as Int as Wide * b as Int as Wide))
                     }
-                    BinaryOp::MulWide => |a, b| wide(a as Int as Wide * b as Int as Wide),
                     // What the hardware gives where the manual leaves it open.
-                    BinaryOp::Div => |a, b| match b as Int {
+                    BinaryOp::Div => lanewise!(|a, b| match b as Int {
                         0 => bits(!0),
                         b => bits((a as Int).wrapping_div(b)),
-                    },
-                    BinaryOp::Rem => |a, b| match b as Int {
+                    }),
+                    BinaryOp::Rem => lanewise!(|a, b| match b as Int {
                         0 => bits(a as Int),
                         b => bits((a as Int).wrapping_rem(b)),
-                    },
-                    BinaryOp::Min => |a, b| bits((a as Int).min(b as Int)),
-                    BinaryOp::Max => |a, b| bits((a as Int).max(b as Int)),
-                    BinaryOp::And => |a, b| bits(a as Int & b as Int),
-                    BinaryOp::Or => |a, b| bits(a as Int | b as Int),
-                    BinaryOp::Xor => |a, b| bits(a as Int ^ b as Int),
-                    BinaryOp::Shl => |a, b| match b as u32 {
+                    }),
+                    BinaryOp::Min => lanewise!(|a, b| bits((a as Int).min(b as Int))),
+                    BinaryOp::Max => lanewise!(|a, b| bits((a as Int).max(b as Int))),
+                    BinaryOp::And => lanewise!(|a, b| bits(a as Int & b as Int)),
+                    BinaryOp::Or => lanewise!(|a, b| bits(a as Int | b as Int)),
+                    BinaryOp::Xor => lanewise!(|a, b| bits(a as Int ^ b as Int)),
+                    BinaryOp::Shl => lanewise!(|a, b| match b as u32 {
                         b if b < BITS => bits((a as Int) << b),
                         _ => 0,
-                    },
-                    BinaryOp::Shr => |a, b| match b as u32 {
+                    }),
+                    BinaryOp::Shr => lanewise!(|a, b| match b as u32 {
                         b if b < BITS => bits(a as Int >> b),
                         _ => bits((a as Int >> (BITS - 1)) >> 1),
-                    },
+                    }),
                     BinaryOp::MinNan | BinaryOp::MaxNan => return None,
                 })
             }
 
-            pub(crate) fn ternary(op: TernaryOp) -> Option<fn(u64, u64, u64) -> u64> {
+            pub(crate) fn ternary(op: TernaryOp) -> Option<Ternary> {
                 Some(match op {
-                    TernaryOp::Mad => {
-                        |a, b, c| bits((a as Int).wrapping_mul(b as Int).wrapping_add(c as Int))
-                    }
-                    TernaryOp::MadHi => |a, b, c| {
+                    TernaryOp::Mad => lanewise!(|a, b, c| bits(
+                        (a as Int).wrapping_mul(b as Int).wrapping_add(c as Int)
+                    )),
+                    TernaryOp::MadHi => lanewise!(|a, b, c| {
                         let high = ((a as Int as Wide * b as Int as Wide) >> BITS) as Int;
                         bits(high.wrapping_add(c as Int))
-                    },
-                    TernaryOp::MadWide => |a, b, c| {
+                    }),
+                    TernaryOp::MadWide => lanewise!(|a, b, c| {
                         wide((a as Int as Wide * b as Int as Wide).wrapping_add(c as Wide))
-                    },
-                    TernaryOp::Bfe => {
-                        |a, start, length| super::extract(BITS, Int::MIN != 0, a, start, length)
-                    }
+                    }),
+                    TernaryOp::Bfe => lanewise!(|a, start, length| super::extract(
+                        BITS,
+                        Int::MIN != 0,
+                        a,
+                        start,
+                        length
+                    )),
                     _ => return None,
                 })
             }
 
-            pub(crate) fn compare(cmp: Compare) -> Option<fn(u64, u64) -> bool> {
+            pub(crate) fn compare(cmp: Compare) -> Option<Comparison> {
                 Some(match cmp {
-                    Compare::Eq => |a, b| a as Int == b as Int,
-                    Compare::Ne => |a, b| a as Int != b as Int,
-                    Compare::Lt => |a, b| (a as Int) < b as Int,
-                    Compare::Le => |a, b| a as Int <= b as Int,
-                    Compare::Gt => |a, b| a as Int > b as Int,
-                    Compare::Ge => |a, b| a as Int >= b as Int,
+                    Compare::Eq => comparison!(|a, b| a as Int == b as Int),
+                    Compare::Ne => comparison!(|a, b| a as Int != b as Int),
+                    Compare::Lt => comparison!(|a, b| (a as Int) < b as Int),
+                    Compare::Le => comparison!(|a, b| a as Int <= b as Int),
+                    Compare::Gt => comparison!(|a, b| a as Int > b as Int),
+                    Compare::Ge => comparison!(|a, b| a as Int >= b as Int),
                     _ => return None,
                 })
             }
@@ -136,7 +144,7 @@ macro_rules! by_type {
 }
 
 /// An instruction with one source; `None` if there is none of that type.
-pub(crate) fn unary(op: UnaryOp, ty: Type) -> Option<fn(u64) -> u64> {
+pub(crate) fn unary(op: UnaryOp, ty: Type) -> Option<Unary> {
     by_type!(ty, unary(op))
 }
 
@@ -149,23 +157,23 @@ pub(crate) fn binary(op: BinaryOp, ty: Type) -> Option<Binary> {
 }
 
 /// An instruction with three sources.
-pub(crate) fn ternary(op: TernaryOp, ty: Type) -> Option<fn(u64, u64, u64) -> u64> {
+pub(crate) fn ternary(op: TernaryOp, ty: Type) -> Option<Ternary> {
     match (op, ty.bits()) {
-        (TernaryOp::Prmt, 32) => Some(permute),
-        (TernaryOp::ShfL, 32) => Some(|a, b, c| {
+        (TernaryOp::Prmt, 32) => Some(lanewise!(|a, b, c| permute(a, b, c))),
+        (TernaryOp::ShfL, 32) => Some(lanewise!(|a, b, c| {
             let both = (b << 32 | a & 0xffff_ffff) << (c & 31);
             both >> 32
-        }),
-        (TernaryOp::ShfR, 32) => {
-            Some(|a, b, c| (b << 32 | a & 0xffff_ffff) >> (c & 31) & 0xffff_ffff)
-        }
+        })),
+        (TernaryOp::ShfR, 32) => Some(lanewise!(
+            |a, b, c| (b << 32 | a & 0xffff_ffff) >> (c & 31) & 0xffff_ffff
+        )),
         (TernaryOp::MadWide, 64) => None,
         _ => by_type!(ty, ternary(op)),
     }
 }
 
 /// A comparison.
-pub(crate) fn compare(cmp: Compare, ty: Type) -> Option<fn(u64, u64) -> bool> {
+pub(crate) fn compare(cmp: Compare, ty: Type) -> Option<Comparison> {
     by_type!(ty, compare(cmp))
 }
 

@@ -236,6 +236,9 @@ impl<'k> Exec<'_, '_, 'k> {
 
     /// The value of an operand that must be the same in all lanes.
     pub(crate) fn uniform(&self, operand: Operand, what: &str, mask: u32) -> Result<u64, Fault> {
+        if let Operand::Int(x) = operand {
+            return Ok(x as u64 & low(Type::B32.bits()));
+        }
         let values = self.value(operand, Type::B32, mask)?;
         let first = values[mask.trailing_zeros() as usize & 31];
         match lanes(mask).find(|lane| values[*lane] != first) {

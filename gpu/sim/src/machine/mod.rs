@@ -16,8 +16,7 @@ pub(crate) mod wait_text;
 pub(crate) mod watch;
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
-use std::sync::Once;
+use std::sync::{Arc, Once};
 
 use crate::lane::plan::{Plan, Routes};
 use crate::machine::cores::Waiting;
@@ -71,10 +70,10 @@ pub(crate) struct Machine<'a, 'k> {
     pub(crate) suspects: Suspects,
     pub(crate) firsts: Firsts,
     /// The tables of the rows, by step.
-    pub(crate) plans: Map<usize, Rc<Plan>>,
-    pub(crate) routes: Map<usize, Rc<Routes>>,
+    pub(crate) plans: Map<usize, Arc<Plan>>,
+    pub(crate) routes: Map<usize, Arc<Routes>>,
     /// Where the tiles of `wgmma` lie, by descriptor, extents, width and major.
-    pub(crate) tiles: Map<(u64, usize, usize, usize, bool), Rc<Places>>,
+    pub(crate) tiles: Map<(u64, usize, usize, usize, bool), Arc<Places>>,
     /// Boxes inside of their tensors, by rank, step, place in shared memory and address of the tensor map: each rank has maps
     /// of its own at the same addresses.
     pub(crate) boxes: Map<(u32, usize, usize, u64), Inside>,

@@ -1,11 +1,12 @@
 //! Computes the product of a warpgroup (`wgmma`).
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use colex_atom::{FloatFormat, GmmaDescriptor, Major, Ty, Value};
 
 use super::Machine;
 use super::port::Accessor;
+use crate::lane::known::Known;
 use crate::lane::plan::Words;
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::block::{Group, SHARED_BASE};
@@ -149,15 +150,16 @@ impl Machine<'_, '_> {
         accessor: &Accessor<'_>,
         descriptor: u64,
         tile: Tile,
-    ) -> Result<Rc<Places>, Fault> {
+    ) -> Result<Arc<Places>, Fault> {
         let bits = tile.ty.bits() as usize;
         let key = (descriptor, tile.rows, tile.k, bits, tile.major == Major::K);
         let places = match self.tiles.get(&key) {
             Some(places) => places.clone(),
             None => {
-                let places = places(descriptor, &tile)
-                    .map_err(|why| self.fault(g, &accessor.site, FaultKind::Operand, why))?;
-                let places = Rc::new(places);
+                let places = PLACES.get(key, || {
+                    places(descriptor, &tile)
+                        .map_err(|why| self.fault(g, &accessor.site, FaultKind::Operand, why))
+                })?;
                 self.tiles.insert(key, places.clone());
                 places
             }
@@ -181,6 +183,9 @@ impl Machine<'_, '_> {
         Ok(places)
     }
 }
+
+/// Where tiles lie, by descriptor, extents, width and major.
+static PLACES: Known<(u64, usize, usize, usize, bool), Places> = Known::new();
 
 /// An operand in shared memory.
 #[derive(Clone, Copy)]

@@ -387,6 +387,39 @@ impl Global {
         }
     }
 
+    /// The reads with one more where the latest is one of the same agent: if it is the only one, or stands for several
+    /// lanes of the same step already.
+    fn with_neighbour(
+        &mut self,
+        reads: u32,
+        own: u32,
+        cluster: u32,
+        access: &Access<'_>,
+    ) -> Option<u32> {
+        let is_set = reads & SET != 0;
+        let latest = if is_set {
+            *self.members(reads).last()?
+        } else {
+            reads
+        };
+        let (new, read) = (self.mark(own), self.mark(latest));
+        if read.cluster != cluster || read.epoch.agent() != new.epoch.agent() {
+            return None;
+        }
+        let epoch = new.epoch.beside(read.epoch);
+        let joined = self.number(Mark { epoch, ..new });
+        if !is_set {
+            return Some(joined);
+        }
+        let (_, others) = self.members(reads).split_last()?;
+        let stays = |number: &u32| {
+            let read = self.mark(*number);
+            let same = read.cluster == cluster && read.epoch.agent() == new.epoch.agent();
+            !same && !read.before(cluster, access)
+        };
+        (joined == latest && others.iter().all(stays)).then_some(reads)
+    }
+
     /// The reads with one more; those that the new one knows of are left out.
     fn with(&mut self, reads: u32, own: u32, cluster: u32, access: &Access<'_>) -> u32 {
         if reads == 0 || reads == own {
@@ -394,6 +427,9 @@ impl Global {
         }
         if reads & SET == 0 && self.mark(reads).before(cluster, access) {
             return own;
+        }
+        if let Some(same) = self.with_neighbour(reads, own, cluster, access) {
+            return same;
         }
         if let Some(grown) = self.grown.get(&(reads, own)) {
             return *grown;

@@ -167,6 +167,10 @@ impl ReadSets {
         if reads.is_none() || reads == new || reads.proxy().is_some() && access.knows(reads) {
             return new;
         }
+        // The lanes of a warp read one after the other: mostly the set has a read of this step already.
+        if let Some(same) = self.with_neighbour(reads, access) {
+            return same;
+        }
         if let Some(grown) = self.grown.get(&(reads, new)) {
             return *grown;
         }
@@ -190,6 +194,21 @@ impl ReadSets {
         }
         self.grown.insert((reads, access.epoch), grown);
         grown
+    }
+
+    /// The set with one read more where its latest read is one of the same agent: if it is the only one, or stands for
+    /// several lanes of the same step already.
+    fn with_neighbour(&self, reads: Epoch, access: &Access<'_>) -> Option<Epoch> {
+        let new = access.epoch;
+        if reads.proxy().is_some() {
+            return (reads.agent() == new.agent()).then(|| new.beside(reads));
+        }
+        let (latest, others) = self.list[reads.0 as usize - 1];
+        if latest.agent() != new.agent() || new.beside(latest) != latest {
+            return None;
+        }
+        let stays = |read: Epoch| read.agent() != new.agent() && !access.knows(read);
+        self.members(others).all(stays).then_some(reads)
     }
 
     /// The set of a read and of others.

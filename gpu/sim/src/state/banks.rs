@@ -12,9 +12,15 @@ pub(crate) fn passes(addresses: &[u64; 32], bytes: usize, mask: u32) -> (u64, u6
     let mut total = (0, 0);
     for first in (0..32).step_by(group) {
         let members = mask >> first & (u32::MAX >> (32 - group));
-        if let Some(one) = one_pass(&addresses[first..first + group], bytes, members) {
+        let of_group = &addresses[first..first + group];
+        if let Some(one) = one_pass(of_group, bytes, members) {
             total.0 += one;
             total.1 += one;
+            continue;
+        }
+        if let Some(degree) = degree(of_group, bytes, members) {
+            total.0 += degree;
+            total.1 += 1;
             continue;
         }
         let starts = lanes(members).map(|lane| addresses[first + lane] as i64);
@@ -32,7 +38,7 @@ fn one_pass(addresses: &[u64], bytes: usize, members: u32) -> Option<u64> {
     let mut of_bank = [u64::MAX; 32];
     for lane in lanes(members) {
         let address = addresses[lane];
-        if bytes >= 4 && !address.is_multiple_of(4) || bytes < 4 && address % 4 + bytes as u64 > 4 {
+        if !is_whole(address, bytes) {
             return None;
         }
         for word in address / 4..address / 4 + words {
@@ -44,6 +50,41 @@ fn one_pass(addresses: &[u64], bytes: usize, members: u32) -> Option<u64> {
         }
     }
     Some(u64::from(members != 0))
+}
+
+/// The passes of at least one lane, if the lanes together ask for 32 words at most: the most distinct words of a bank.
+fn degree(addresses: &[u64], bytes: usize, members: u32) -> Option<u64> {
+    let each = (bytes / 4).max(1);
+    let mut words = [0; 32];
+    let mut count = 0;
+    for lane in lanes(members) {
+        let address = addresses[lane];
+        if !is_whole(address, bytes) || count + each > 32 {
+            return None;
+        }
+        for i in 0..each {
+            words[count + i] = address / 4 + i as u64;
+        }
+        count += each;
+    }
+    let words = &mut words[..count];
+    words.sort_unstable();
+    let mut of_bank = [0; 32];
+    for (i, word) in words.iter().enumerate() {
+        if i == 0 || words[i - 1] != *word {
+            of_bank[(word % 32) as usize] += 1;
+        }
+    }
+    of_bank.into_iter().max()
+}
+
+/// Whether an access asks for whole words, or for one.
+fn is_whole(address: u64, bytes: usize) -> bool {
+    if bytes < 4 {
+        address % 4 + bytes as u64 <= 4
+    } else {
+        address.is_multiple_of(4)
+    }
 }
 
 /// Returns the sectors of global memory that an access touches, and the sectors that its distinct bytes would fill.

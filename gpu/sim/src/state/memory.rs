@@ -1,6 +1,5 @@
 //! Simulated global memory: separate allocations at 64-bit addresses, with a flag for each byte that was written.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Where the first allocation lies: below it, and in the gaps between allocations, nothing can be read.
@@ -43,7 +42,8 @@ fn zeroed<T: Copy + Default>(length: usize) -> Option<Vec<T>> {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Memory {
-    allocations: BTreeMap<u64, Arc<Allocation>>,
+    /// By their addresses, which ascend: each access looks for its own among few.
+    allocations: Vec<(u64, Arc<Allocation>)>,
     next: u64,
 }
 
@@ -137,7 +137,7 @@ fn below(address: u64, nearest: Option<(u64, u64)>) -> String {
 impl Default for Memory {
     fn default() -> Memory {
         Memory {
-            allocations: BTreeMap::new(),
+            allocations: Vec::new(),
             next: FIRST,
         }
     }
@@ -170,7 +170,7 @@ impl Memory {
         let next = end.and_then(|end| end.checked_next_multiple_of(ALIGNMENT));
         let next = next.filter(|next| *next <= END);
         let next = next.ok_or(ErrorKind::OutOfAddresses { bytes })?;
-        self.allocations.insert(address, Arc::new(fresh));
+        self.allocations.push((address, Arc::new(fresh)));
         self.next = next;
         Ok(address)
     }
@@ -181,8 +181,11 @@ impl Memory {
     ///
     /// Returns an error if no allocation begins at the address.
     pub fn free(&mut self, address: u64) -> Result<(), Error> {
-        match self.allocations.remove(&address) {
-            Some(_) => Ok(()),
+        match self.place(address) {
+            Some(place) => {
+                self.allocations.remove(place);
+                Ok(())
+            }
             None => Err(ErrorKind::NotAllocated { address }.into()),
         }
     }
@@ -194,12 +197,12 @@ impl Memory {
     /// Returns an error if the bytes are not inside one allocation, or if one of them was never written; it names the
     /// first one.
     pub fn read(&self, address: u64, bytes: u64) -> Result<Vec<u8>, Error> {
-        let (allocation, at) = self.find(address, bytes)?;
-        let held = &self.allocations[&allocation];
+        let (place, at) = self.find(address, bytes)?;
+        let (allocation, held) = &self.allocations[place];
         match held.written[at.clone()].iter().position(|written| !written) {
             Some(first) => Err(ErrorKind::Unwritten {
                 address: address + first as u64,
-                allocation,
+                allocation: *allocation,
             }
             .into()),
             None => Ok(held.bytes[at].to_vec()),
@@ -220,25 +223,28 @@ impl Memory {
 
     /// The rank whose memory holds these bytes.
     pub(crate) fn rank_of(&self, address: u64, bytes: u64) -> Option<u32> {
-        let (allocation, _) = self.find(address, bytes).ok()?;
-        self.allocations.get(&allocation).map(|held| held.rank)
+        let (place, _) = self.find(address, bytes).ok()?;
+        Some(self.allocations[place].1.rank)
     }
 
     /// Where the allocation that holds an address begins.
     pub(crate) fn beginning(&self, address: u64) -> Option<u64> {
-        self.find(address, 1).ok().map(|(start, _)| start)
+        let (place, _) = self.find(address, 1).ok()?;
+        Some(self.allocations[place].0)
     }
 
     /// Whether the allocation that begins there holds an address.
     pub(crate) fn holds(&self, allocation: u64, address: u64) -> bool {
-        let held = self.allocations.get(&allocation);
-        held.is_some_and(|held| address.wrapping_sub(allocation) < held.bytes.len().max(1) as u64)
+        self.place(allocation).is_some_and(|place| {
+            let length = self.allocations[place].1.bytes.len();
+            address.wrapping_sub(allocation) < length.max(1) as u64
+        })
     }
 
     /// The bytes of all allocations.
     pub(crate) fn bytes(&self) -> u64 {
-        let each = self.allocations.values();
-        each.map(|held| held.bytes.len() as u64).sum()
+        let each = self.allocations.iter();
+        each.map(|(_, held)| held.bytes.len() as u64).sum()
     }
 
     /// Takes over bytes that were written in another memory with the same allocations.
@@ -254,8 +260,8 @@ impl Memory {
 
     /// The bytes from an address on, and which of them were written.
     pub(crate) fn get(&self, address: u64, bytes: u64) -> Result<(&[u8], &[bool]), ErrorKind> {
-        let (allocation, at) = self.find(address, bytes)?;
-        let held = &self.allocations[&allocation];
+        let (place, at) = self.find(address, bytes)?;
+        let (_, held) = &self.allocations[place];
         Ok((&held.bytes[at.clone()], &held.written[at]))
     }
 
@@ -265,23 +271,33 @@ impl Memory {
         address: u64,
         bytes: u64,
     ) -> Result<(&mut [u8], &mut [bool]), ErrorKind> {
-        let (allocation, at) = self.find(address, bytes)?;
-        let held = self
-            .allocations
-            .get_mut(&allocation)
-            .map(Arc::make_mut)
-            .expect("`find` names an allocation");
+        let (place, at) = self.find(address, bytes)?;
+        let held = Arc::make_mut(&mut self.allocations[place].1);
         Ok((&mut held.bytes[at.clone()], &mut held.written[at]))
     }
 
-    /// The allocation that holds these bytes, and where in it they are.
-    fn find(&self, address: u64, bytes: u64) -> Result<(u64, core::ops::Range<usize>), ErrorKind> {
-        let nearest = self.allocations.range(..=address).next_back();
-        let nearest = nearest.map(|(&start, held)| (start, held.bytes.len() as u64));
+    /// The number of the allocation that begins at an address.
+    fn place(&self, address: u64) -> Option<usize> {
+        let place = |(start, _): &(u64, Arc<Allocation>)| *start;
+        self.allocations.binary_search_by_key(&address, place).ok()
+    }
+
+    /// The number of the allocation that holds these bytes, and where in it they are.
+    #[inline]
+    fn find(
+        &self,
+        address: u64,
+        bytes: u64,
+    ) -> Result<(usize, core::ops::Range<usize>), ErrorKind> {
+        let after = self.allocations.partition_point(|(at, _)| *at <= address);
+        let nearest = after.checked_sub(1).map(|place| {
+            let (start, held) = &self.allocations[place];
+            (*start, held.bytes.len() as u64)
+        });
         match nearest {
             Some((start, length)) if bytes <= length && address - start <= length - bytes => {
                 let offset = (address - start) as usize;
-                Ok((start, offset..offset + bytes as usize))
+                Ok((after - 1, offset..offset + bytes as usize))
             }
             _ => Err(ErrorKind::OutOfBounds {
                 address,

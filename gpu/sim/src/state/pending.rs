@@ -1,6 +1,7 @@
 //! Asynchronous operations in flight.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use colex_atom::{Reduction, Scalar};
 use colex_ir::Reg;
@@ -100,7 +101,7 @@ impl Transfer {
 /// A product under way.
 #[derive(Debug)]
 pub(crate) struct Product {
-    pub(crate) plan: Rc<Plan>,
+    pub(crate) plan: Arc<Plan>,
     /// The warpgroup's first warp.
     pub(crate) group: usize,
     /// Which product of the warpgroup it is.

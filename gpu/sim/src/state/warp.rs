@@ -1,6 +1,7 @@
 //! A warp: 32 threads in lockstep, their registers, and which of them are active.
 
 use std::collections::VecDeque;
+use std::ops::{Index, IndexMut};
 
 use super::polls::Polls;
 use super::program::Step;
@@ -90,6 +91,36 @@ impl Groups {
     }
 }
 
+/// Registers, a value in each lane.
+///
+/// In halves, since the allocator hands out zeros of such arrays without a loop over them.
+#[derive(Debug)]
+pub(crate) struct Registers(Vec<[[u64; 16]; 2]>);
+
+impl Registers {
+    fn new(count: usize) -> Self {
+        Registers(vec![[[0; 16]; 2]; count])
+    }
+}
+
+impl Index<usize> for Registers {
+    type Output = Lanes;
+
+    #[inline]
+    fn index(&self, slot: usize) -> &Lanes {
+        let lanes = self.0[slot].as_flattened();
+        lanes.try_into().expect("two halves are 32 lanes")
+    }
+}
+
+impl IndexMut<usize> for Registers {
+    #[inline]
+    fn index_mut(&mut self, slot: usize) -> &mut Lanes {
+        let lanes = self.0[slot].as_flattened_mut();
+        lanes.try_into().expect("two halves are 32 lanes")
+    }
+}
+
 /// 32 threads.
 #[derive(Debug)]
 pub(crate) struct Warp {
@@ -118,7 +149,7 @@ pub(crate) struct Warp {
     /// Whether it has reached bytes that it has to read and that are not written yet.
     pub(crate) frozen: bool,
     /// Registers that are no predicates, and the lanes in which each was written.
-    pub(crate) regs: Vec<Lanes>,
+    pub(crate) regs: Registers,
     pub(crate) written: Vec<u32>,
     /// Predicates, one bit per lane, and the lanes in which each was written.
     pub(crate) preds: Vec<u32>,
@@ -178,7 +209,7 @@ impl Warp {
             steps: 0,
             wait: None,
             frozen: false,
-            regs: vec![[0; 32]; registers],
+            regs: Registers::new(registers),
             written: vec![0; registers],
             preds: vec![0; preds],
             preds_written: vec![0; preds],

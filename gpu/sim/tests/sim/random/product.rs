@@ -124,7 +124,7 @@ impl Product {
 
     /// An element of the matrix: matrices of 8 by 8 lie one after the other, two for each 8 rows.
     fn number(self, block: &[[u32; HELD]], row: usize, k: usize) -> u32 {
-        debug_assert!(row < ROWS);
+        assert!(row < ROWS);
         let thread = row / 8 * 16 + k / 8 * 8 + row % 8;
         block[thread][self.held[0]] >> (4 * (k % 8)) & 7
     }
