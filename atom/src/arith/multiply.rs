@@ -98,6 +98,20 @@ impl MmaAtom {
                 i64::from(x as i32)
             }
         };
+        // Sums of products of bytes and bits fit into 32 bits: many at once.
+        if let (Some(a), Some(b)) = (bytes(&a), bytes(&b)) {
+            let sum = |a: &[i16], b: &[i16]| -> i32 {
+                let pairs = a.iter().zip(b);
+                match self.rule() {
+                    Rule::XorPopc => pairs.map(|(a, b)| i32::from(a ^ b)).sum(),
+                    Rule::AndPopc => pairs.map(|(a, b)| i32::from(a & b)).sum(),
+                    _ => pairs.map(|(a, b)| i32::from(*a) * i32::from(*b)).sum(),
+                }
+            };
+            return self.each(c, |m, n, c| {
+                Value::Int(clamp(c.int() + i64::from(sum(&a[m], &b[n]))))
+            });
+        }
         self.each(c, |m, n, c| {
             let sum: i64 = a[m].iter().zip(&b[n]).map(|(&a, &b)| term(a, b)).sum();
             Value::Int(clamp(c.int() + sum))
@@ -155,6 +169,16 @@ impl MmaAtom {
             .map(|(i, &c)| f(i % m, i / m, c))
             .collect()
     }
+}
+
+/// Rows along K of numbers of a byte, signed or not, if they are: at most 2^14 of them.
+fn bytes(rows: &[Vec<i64>]) -> Option<Vec<Vec<i16>>> {
+    let byte = |x: &i64| (-256..256).contains(x).then_some(*x as i16);
+    let short = |row: &Vec<i64>| row.len() <= 1 << 14;
+    let rows = rows
+        .iter()
+        .map(|row| -> Option<Vec<i16>> { short(row).then(|| row.iter().map(byte).collect())? });
+    rows.collect()
 }
 
 /// `c + Σ a b`, rounded to odd: products of the narrow formats are exact in `f64`.

@@ -31,6 +31,7 @@ impl RegClass {
     ];
 
     /// Returns the width in bits; 1 for a predicate.
+    #[inline]
     pub fn bits(self) -> u32 {
         match self {
             RegClass::Pred => 1,

@@ -125,6 +125,7 @@ impl FloatFormat {
     }
 
     /// Returns the number a pattern stands for; exact, since every format here fits in an `f64`.
+    #[inline]
     pub fn decode(self, bits: u64) -> f64 {
         let bits = bits >> self.unused_bits;
         let sign = if bits & self.sign_bit() != 0 {
@@ -141,6 +142,12 @@ impl FloatFormat {
                 _ => return f64::NAN,
             }
         }
+        if exponent != 0 {
+            // A normal number has the same fraction as an f64.
+            let fraction = fraction << (52 - self.fraction_bits);
+            let exponent = (exponent as i32 + self.bias_to_f64()) as u64;
+            return sign * f64::from_bits(exponent << 52 | fraction);
+        }
         let (significand, exponent) = match exponent {
             0 => (fraction, self.min_exponent()),
             e => (
@@ -155,6 +162,7 @@ impl FloatFormat {
     ///
     /// Beyond the largest number [`Rounding::Nearest`] gives infinity, or NaN where there is none, or the
     /// largest number where there is neither; [`Rounding::Zero`] gives the largest number.
+    #[inline]
     pub fn encode(self, x: f64, rounding: Rounding) -> u64 {
         let sign = if x.is_sign_negative() {
             self.sign_bit() << self.unused_bits
@@ -203,16 +211,13 @@ impl FloatFormat {
         }
     }
 
+    /// The difference between the exponent field of a normal number as an f64 and its own.
+    fn bias_to_f64(self) -> i32 {
+        1022 + self.min_exponent()
+    }
+
     fn encode_finite(self, x: f64, rounding: Rounding) -> u64 {
-        let exponent = exponent_of(x).max(self.min_exponent());
-        // In units of the last place: exact, or (below the smallest subnormal) correct as a fraction.
-        let units = times_power_of_two(x, self.fraction_bits as i32 - exponent);
-        let units = match rounding {
-            Rounding::Nearest => units.round_ties_even(),
-            Rounding::Zero => units.trunc(),
-        };
-        // A carry out of the fraction walks into the exponent field, as it should.
-        let bits = (((exponent - self.min_exponent()) as u64) << self.fraction_bits) + units as u64;
+        let bits = self.units(x, rounding);
         let first_too_large = match self.specials {
             Specials::Ieee => self.top_exponent() << self.fraction_bits,
             Specials::NanOnly => self.sign_bit() - 1,
@@ -223,6 +228,30 @@ impl FloatFormat {
             Rounding::Zero => first_too_large - 1,
             Rounding::Nearest => self.overflow(),
         }
+    }
+
+    /// The rounded pattern of a number that is not negative, as if there were no largest one.
+    fn units(self, x: f64, rounding: Rounding) -> u64 {
+        let bias = self.bias_to_f64();
+        let cut = 52 - self.fraction_bits;
+        let bits = x.to_bits();
+        // A normal number of the format: the bits of the fraction that it does not have are rounded off, and a carry out
+        // of the fraction walks into the exponent field, as it should.
+        if cut > 0 && (bits >> 52) as i32 > bias {
+            let rounded = match rounding {
+                Rounding::Nearest => bits + ((1 << (cut - 1)) - 1) + (bits >> cut & 1),
+                Rounding::Zero => bits,
+            };
+            return (rounded >> cut) - ((bias as u64) << self.fraction_bits);
+        }
+        let exponent = exponent_of(x).max(self.min_exponent());
+        // In units of the last place: exact, or (below the smallest subnormal) correct as a fraction.
+        let units = times_power_of_two(x, self.fraction_bits as i32 - exponent);
+        let units = match rounding {
+            Rounding::Nearest => units.round_ties_even(),
+            Rounding::Zero => units.trunc(),
+        };
+        (((exponent - self.min_exponent()) as u64) << self.fraction_bits) + units as u64
     }
 }
 
