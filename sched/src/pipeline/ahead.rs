@@ -72,6 +72,8 @@ pub(super) struct Ahead<'p, 'a> {
     has_arrived: Vec<bool>,
     /// The barriers that each actor has passed, and the phases that must have completed by then, latest last.
     passed: Vec<Vec<(usize, u32)>>,
+    /// The latest phases in `passed`, of each barrier for one actor after the other.
+    completed: Vec<u32>,
     visits: Vec<Visits>,
     /// The actors that may arrive at each barrier, and how often, as the first pass found; empty in the first pass.
     arrivers: Vec<Vec<(usize, u32)>>,
@@ -88,6 +90,7 @@ impl<'p, 'a> Ahead<'p, 'a> {
             reach: Vec::new(),
             has_arrived: Vec::new(),
             passed: vec![Vec::new(); plan.pipeline.actors.len()],
+            completed: vec![0; plan.pipeline.actors.len() * plan.pipeline.barriers.len()],
             visits: vec![Visits::default(); plan.pipeline.barriers.len()],
             arrivers: Vec::new(),
             budget,
@@ -176,6 +179,7 @@ impl<'p, 'a> Ahead<'p, 'a> {
         self.has_arrived
             .extend((0..actors).map(|b| self.plan.syncing(s, b).is_some()));
         self.passed.iter_mut().for_each(Vec::clear);
+        self.completed.fill(0);
         self.visits.iter_mut().for_each(Visits::clear);
         for id in flying.iter().filter(|id| held != Held::Landing(**id)) {
             self.expect_landing(self.plan.flights[usize::from(*id)]);
@@ -231,9 +235,16 @@ impl<'p, 'a> Ahead<'p, 'a> {
 
     /// The phases of the barrier that must have completed when the actor stands at `reach`.
     fn completed(&self, actor: usize, barrier: usize) -> u32 {
-        let mut passed = self.passed[actor].iter().rev();
-        let last = passed.find(|(passed, _)| *passed == barrier);
-        last.map_or(0, |(_, phases)| *phases)
+        self.completed[actor * self.visits.len() + barrier]
+    }
+
+    /// Adds phases of a barrier to the actor's past, if it has not as many.
+    fn pass(&mut self, actor: usize, barrier: usize, phases: u32) {
+        let completed = &mut self.completed[actor * self.visits.len() + barrier];
+        if phases > *completed {
+            *completed = phases;
+            self.passed[actor].push((barrier, phases));
+        }
     }
 
     /// Whether the actor may pass a wait for `phases` phases of the barrier.
@@ -242,7 +253,7 @@ impl<'p, 'a> Ahead<'p, 'a> {
             return false;
         }
         if phases > 0 {
-            self.passed[actor].push((barrier, phases));
+            self.pass(actor, barrier, phases);
             self.learn(s, actor, barrier, phases);
         }
         true
@@ -273,9 +284,7 @@ impl<'p, 'a> Ahead<'p, 'a> {
             }
         }
         for (barrier, phases) in news {
-            if phases > self.completed(actor, barrier) {
-                self.passed[actor].push((barrier, phases));
-            }
+            self.pass(actor, barrier, phases);
         }
     }
 
