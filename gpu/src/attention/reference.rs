@@ -70,22 +70,40 @@ pub fn attention_with_sinks<T: GemmElement>(
 ) -> AttentionOutput {
     let [batch, heads, queries, outer] = problem.extents(AttentionTensor::O).map(|n| n as usize);
     let group = problem.heads[0] / problem.heads[1].max(1);
-    // The vector of features at (batch, head, place) of a tensor.
-    let row = |tensor: AttentionTensor, elements: &[T], at: [i64; 3]| -> Vec<f64> {
+    // The vector of features at (batch, head, place) of a tensor, behind what a list holds.
+    let add_row = |list: &mut Vec<f64>, tensor: AttentionTensor, elements: &[T], at: [i64; 3]| {
         let strides = problem.strides[tensor as usize];
         let first: i64 = at.iter().zip(strides).map(|(i, stride)| i * stride).sum();
         let [.., features] = problem.extents(tensor);
         let offsets = (0..features).map(|i| (first + i * strides[3]) as usize);
-        offsets.map(|at| elements[at].to_f64()).collect()
+        list.extend(offsets.map(|at| elements[at].to_f64()));
     };
     let mut output = Array4::zeros((batch, heads, queries, outer));
     let mut log_sum_exp = Array3::from_elem((batch, heads, queries), f64::NEG_INFINITY);
-    for (at @ (batch, head, query), sum_of_row) in log_sum_exp.indexed_iter_mut() {
+    let [.., inner] = problem.extents(AttentionTensor::Q).map(|n| n as usize);
+    let mut rows = output
+        .as_slice_mut()
+        .into_iter()
+        .flat_map(|all| all.chunks_exact_mut(outer.max(1)));
+    let (mut of_query, mut keys, mut values) = (Vec::new(), Vec::new(), Vec::new());
+    let mut held = None;
+    for ((batch, head, query), sum_of_row) in log_sum_exp.indexed_iter_mut() {
         let [b, h, i] = [batch, head, query].map(|x| x as i64);
-        let of_query = row(AttentionTensor::Q, q, [b, h, i]);
+        let result = rows.next().unwrap_or_default();
+        // Neighbouring queries and heads have the same keys.
+        if held.replace((b, h / group)) != Some((b, h / group)) {
+            keys.clear();
+            values.clear();
+            for j in 0..problem.lengths[1] {
+                add_row(&mut keys, AttentionTensor::K, k, [b, h / group, j]);
+                add_row(&mut values, AttentionTensor::V, v, [b, h / group, j]);
+            }
+        }
+        of_query.clear();
+        add_row(&mut of_query, AttentionTensor::Q, q, [b, h, i]);
         let visible = problem.mask.keys(i, problem.lengths);
         let score = |j: i64| {
-            let key = row(AttentionTensor::K, k, [b, h / group, j]);
+            let key = &keys[j as usize * inner..][..inner];
             let product: f64 = of_query.iter().zip(key).map(|(x, y)| x * y).sum();
             let scaled = product * f64::from(problem.scale);
             match problem.softcap.map(f64::from) {
@@ -105,9 +123,10 @@ pub fn attention_with_sinks<T: GemmElement>(
         let sum: f64 = weights.iter().sum::<f64>() + (sink - top).exp();
         *sum_of_row = top + sum.ln();
         for (j, weight) in visible.zip(weights) {
-            let value = row(AttentionTensor::V, v, [b, h / group, j]);
-            for (feature, x) in value.into_iter().enumerate() {
-                output[(at.0, at.1, at.2, feature)] += weight / sum * x;
+            let value = &values[j as usize * outer..][..outer];
+            let share = weight / sum;
+            for (total, x) in result.iter_mut().zip(value) {
+                *total += share * x;
             }
         }
     }
