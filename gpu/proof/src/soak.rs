@@ -31,6 +31,18 @@ pub fn takes(step: usize, index: usize) -> bool {
     takes_with(std::env::var(FACTOR).ok().as_deref(), step, index)
 }
 
+/// Returns a number made of what cases have in common, such as a type or an architecture: a law that adds it to the numbers that
+/// [`takes`] is asked for takes other cases of each.
+///
+/// ```
+/// use colex_proof::soak::share_of;
+///
+/// assert_eq!(["f32", "f16", "bf16"].map(|ty| share_of(ty) % 3), [2, 1, 0]);
+/// ```
+pub fn share_of(name: impl std::fmt::Display) -> usize {
+    name.to_string().bytes().map(usize::from).sum()
+}
+
 /// Returns the same for the text of the variable.
 pub fn takes_with(factor: Option<&str>, step: usize, index: usize) -> bool {
     draws_with(factor, 1) > 1 || index.is_multiple_of(step.max(1))

@@ -1728,11 +1728,12 @@ fn law_batches_of_many_modes_are_their_products() {
         assert_eq!(launches.len(), 1, "{call} on {arch}");
         drop(call);
         let found = c.download().expect("C");
+        let [at_a, at_b] = [&of_a, &of_b].map(|layout| layout.table().expect("offsets"));
         for at in 0..m * n * products {
             let (i, j, product) = (at % m, at / m % n, at / m / n);
             let term = |l: i64| {
-                let a = of_a.at(i + m * (l + k * product)).expect("an offset");
-                let b = of_b.at(j + n * (l + k * product)).expect("an offset");
+                let a = at_a[(i + m * (l + k * product)) as usize];
+                let b = at_b[(j + n * (l + k * product)) as usize];
                 in_a[a as usize].to_f32() * in_b[b as usize].to_f32()
             };
             let sum: f32 = (0..k).map(term).sum();
