@@ -22,15 +22,17 @@ use super::{Run, snapshots, times};
 use crate::workspace::{self, read};
 
 /// The binaries that take longest, of `tests-seconds.json`: they start first, in this order.
-const LONGEST: [&str; 8] = [
+const LONGEST: [&str; 10] = [
     "proof proof",
-    "gpu mutants",
     "layout laws",
-    "sim sim",
-    "tensor tensor",
+    "gpu ranks",
     "tiled tiled",
-    "atom atom",
-    "sched sched",
+    "sim sim",
+    "gpu colex_gpu",
+    "gpu fake_driver",
+    "tensor tensor",
+    "xtask xtask",
+    "gpu mutants",
 ];
 
 /// A binary of tests, as cargo has built it.
