@@ -130,21 +130,14 @@ impl Exec<'_, '_, '_> {
         self.set(d, mask, &values)
     }
 
-    /// An operand without a copy of a register's lanes: what is no register is put into `room`.
-    fn operand<'l>(
-        &'l self,
-        operand: Operand,
-        ty: Type,
-        mask: u32,
-        room: &'l mut Lanes,
-    ) -> Result<&'l Lanes, Fault> {
-        match operand {
-            Operand::Reg(reg) if reg.ty != RegType::Pred => self.reg(reg, mask),
+    /// An operand without a copy of a register's lanes.
+    fn operand(&self, operand: Operand, ty: Type, mask: u32) -> Result<Held<'_>, Fault> {
+        Ok(match operand {
+            Operand::Reg(reg) if reg.ty != RegType::Pred => Held::Register(self.reg(reg, mask)?),
             Operand::Reg(_) | Operand::Int(_) | Operand::Float(_) | Operand::Special(_) => {
-                *room = self.value(operand, ty, mask)?;
-                Ok(room)
+                Held::Computed(self.value(operand, ty, mask)?)
             }
-        }
+        })
     }
 
     fn pack(&mut self, d: Reg, parts: &[Reg], mask: u32) -> Result<(), Fault> {
@@ -183,8 +176,8 @@ impl Exec<'_, '_, '_> {
             integer::unary(op, ty)
         };
         let f = f.ok_or_else(|| self.unsupported(format_args!("{} of {ty}", op.ptx())))?;
-        let mut room = [0; 32];
-        let a = self.operand(a, ty, mask, &mut room)?;
+        let a = self.operand(a, ty, mask)?;
+        let a = a.lanes();
         let values = if scalar != ty {
             in_halves(|half| (f.all)(&half(a)))
         } else if mask.count_ones() < MANY {
@@ -210,10 +203,9 @@ impl Exec<'_, '_, '_> {
             integer::binary(op, ty)
         };
         let f = f.ok_or_else(|| self.unsupported(format_args!("{} of {ty}", op.ptx())))?;
-        let mut rooms = [[0; 32]; 2];
-        let [of_a, of_b] = &mut rooms;
-        let a = self.operand(a, ty, mask, of_a)?;
-        let b = self.operand(b, op.second(ty), mask, of_b)?;
+        let a = self.operand(a, ty, mask)?;
+        let b = self.operand(b, op.second(ty), mask)?;
+        let (a, b) = (a.lanes(), b.lanes());
         let values = if scalar != ty {
             in_halves(|half| (f.all)(&half(a), &half(b)))
         } else if mask.count_ones() < MANY {
@@ -240,11 +232,10 @@ impl Exec<'_, '_, '_> {
         };
         let f = f.ok_or_else(|| self.unsupported(format_args!("{} of {ty}", op.ptx())))?;
         let [ta, tb, tc] = op.operands(ty);
-        let mut rooms = [[0; 32]; 3];
-        let [of_a, of_b, of_c] = &mut rooms;
-        let a = self.operand(a, ta, mask, of_a)?;
-        let b = self.operand(b, tb, mask, of_b)?;
-        let c = self.operand(c, tc, mask, of_c)?;
+        let a = self.operand(a, ta, mask)?;
+        let b = self.operand(b, tb, mask)?;
+        let c = self.operand(c, tc, mask)?;
+        let (a, b, c) = (a.lanes(), b.lanes(), c.lanes());
         let keep = low(d.ty.bits());
         let values = if scalar != ty {
             in_halves(|half| (f.all)(&half(a), &half(b), &half(c)))
@@ -271,10 +262,9 @@ impl Exec<'_, '_, '_> {
         };
         let f = f.ok_or_else(|| self.unsupported(format_args!("setp.{} of {ty}", cmp.ptx())))?;
         let [a, b] = operands;
-        let mut rooms = [[0; 32]; 2];
-        let [of_a, of_b] = &mut rooms;
-        let a = self.operand(a, ty, mask, of_a)?;
-        let b = self.operand(b, ty, mask, of_b)?;
+        let a = self.operand(a, ty, mask)?;
+        let b = self.operand(b, ty, mask)?;
+        let (a, b) = (a.lanes(), b.lanes());
         let holds = if mask.count_ones() < MANY {
             let bit = |lane: usize| u32::from((f.one)(a[lane], b[lane])) << lane;
             lanes(mask).fold(0, |holds, lane| holds | bit(lane))
@@ -326,6 +316,21 @@ impl Exec<'_, '_, '_> {
         }
         let values = map(|lane| one(lane).unwrap_or(0), mask);
         self.set(d, mask, &values)
+    }
+}
+
+/// The value of an operand in each lane.
+enum Held<'r> {
+    Register(&'r Lanes),
+    Computed(Lanes),
+}
+
+impl Held<'_> {
+    fn lanes(&self) -> &Lanes {
+        match self {
+            Held::Register(lanes) => lanes,
+            Held::Computed(lanes) => lanes,
+        }
     }
 }
 

@@ -207,7 +207,7 @@ impl Machine<'_, '_> {
             Target::Shared { block, at } => &g.blocks[block].written[at..at + span.bytes],
             Target::Param(_) => return false,
         };
-        super::port::all(written)
+        crate::lane::bits::all(written)
     }
 
     /// A phase of a barrier is complete: no copy may be under way that completes bytes there. Had it been faster, its

@@ -4,6 +4,7 @@
 use super::Machine;
 use super::place::Target;
 use super::suspect::Use;
+use crate::lane::bits::{all, copy, same, set_all};
 use crate::order::clock::{Clock, Proxy, View};
 use crate::order::global::Mark;
 use crate::order::shadow::{Access, AccessKind, check_access};
@@ -63,7 +64,7 @@ impl Machine<'_, '_> {
                 self.read_first(g, accessor, target, count)?;
                 match self.memory.get(address, count as u64) {
                     Ok((bytes, written)) => {
-                        buffer.copy_from_slice(bytes);
+                        copy(buffer, bytes);
                         if !self.options.uninitialised || all(written) {
                             return Ok(());
                         }
@@ -88,7 +89,7 @@ impl Machine<'_, '_> {
                 });
                 self.read_first(g, accessor, target, count)?;
                 let held = &g.blocks[block];
-                buffer.copy_from_slice(&held.shared[at..at + count]);
+                copy(buffer, &held.shared[at..at + count]);
                 let written = &held.written[at..at + count];
                 let unwritten = if self.options.uninitialised && !all(written) {
                     written.iter().position(|w| !w)
@@ -148,14 +149,14 @@ impl Machine<'_, '_> {
                 self.check_global_access(g, accessor, address, data.len(), kind)?;
                 match self.memory.get_mut(address, data.len() as u64) {
                     Ok((bytes, written)) => {
-                        bytes.copy_from_slice(data);
+                        copy(bytes, data);
                         if accessor.proxy == Proxy::Atomic {
                             let before = written.to_vec();
                             written.fill(true);
                             self.remember_first(g, accessor, target, &before);
                             return Ok(());
                         }
-                        written.fill(true);
+                        set_all(written);
                     }
                     Err(fault) => return Err(self.memory_fault(g, &accessor.site, fault)),
                 }
@@ -182,14 +183,14 @@ impl Machine<'_, '_> {
                     });
                 }
                 let held = &mut g.blocks[block];
-                held.shared[here.clone()].copy_from_slice(data);
+                copy(&mut held.shared[here.clone()], data);
                 if accessor.proxy == Proxy::Atomic {
                     let before = held.written[here.clone()].to_vec();
                     held.written[here].fill(true);
                     self.remember_first(g, accessor, target, &before);
                     return Ok(());
                 }
-                held.written[here].fill(true);
+                set_all(&mut held.written[here]);
                 self.made_ready(g, target, data.len());
                 Ok(())
             }
@@ -269,7 +270,7 @@ impl Machine<'_, '_> {
         count: usize,
         kind: AccessKind,
     ) -> Result<(), Fault> {
-        if !self.options.races || count == 0 || self.memory.get(address, count as u64).is_err() {
+        if !self.options.races || count == 0 || !self.memory.has(address, count as u64) {
             return Ok(());
         }
         let access = accessor.access(kind);
@@ -368,12 +369,7 @@ impl Machine<'_, '_> {
 
 /// Returns whether all bytes are written and equal `data`.
 fn holds(bytes: &[u8], written: &[bool], data: &[u8]) -> bool {
-    bytes == data && all(written)
-}
-
-/// Returns whether all of them hold, many at once.
-pub(crate) fn all(written: &[bool]) -> bool {
-    written.iter().fold(true, |all, written| all & written)
+    same(bytes, data) && all(written)
 }
 
 /// Returns the vector clock of an agent of a fresh cluster: only its own first step.

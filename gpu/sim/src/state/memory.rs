@@ -258,6 +258,11 @@ impl Memory {
         }
     }
 
+    /// Whether the bytes are inside one allocation.
+    pub(crate) fn has(&self, address: u64, bytes: u64) -> bool {
+        self.find(address, bytes).is_ok()
+    }
+
     /// The bytes from an address on, and which of them were written.
     pub(crate) fn get(&self, address: u64, bytes: u64) -> Result<(&[u8], &[bool]), ErrorKind> {
         let (place, at) = self.find(address, bytes)?;
