@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::LazyLock;
 
 use colex_atom::{Arch, Ty};
-use colex_device::{Device, Memo, View, ViewMut};
+use colex_device::{BareLaunch, Device, Memo, View, ViewMut};
 use colex_layout::Layout;
 use colex_sim::Report;
 use colex_tensor::{Expr, Round};
@@ -140,6 +140,20 @@ impl<'a> RotaryCall<'a> {
     /// Returns the calls of its kernels: the first one turns the pairs.
     pub fn calls(&self) -> &[ElementwiseCall<'a>] {
         &self.calls
+    }
+
+    /// Returns the launches, for a bench: each is one call of the driver.
+    ///
+    /// # Errors
+    ///
+    /// Returns the device's error if it has no driver.
+    #[doc(hidden)]
+    pub fn bare_launches(&self) -> Result<Vec<BareLaunch>, Error> {
+        let mut all = Vec::new();
+        for call in &self.calls {
+            all.extend(call.bare_launches()?);
+        }
+        Ok(all)
     }
 
     /// Says in sentences how the plan of each kernel divides its coordinates, as `explain` of its [`calls`](RotaryCall::calls) does.

@@ -4,7 +4,7 @@ use core::fmt;
 use std::sync::LazyLock;
 
 use colex_atom::{Arch, Ty};
-use colex_device::{Device, Element, Extension, Function, Memo, View, ViewMut};
+use colex_device::{BareLaunch, Device, Element, Extension, Function, Memo, View, ViewMut};
 use colex_layout::{Layout, Stride, Tuple};
 use colex_sim::Report;
 use colex_tensor::{Arg, Expr, TensorKernel};
@@ -830,6 +830,29 @@ impl<'a> QuantiseCall<'a> {
             map.run(device)?;
         }
         self.whole.map_or(Ok(()), |whole| whole.run_once(device))
+    }
+
+    /// Returns the launches, for a bench: each is one call of the driver.
+    ///
+    /// # Errors
+    ///
+    /// Returns the device's error if it has no driver.
+    #[doc(hidden)]
+    pub fn bare_launches(&self) -> Result<Vec<BareLaunch>, Error> {
+        let mut all = Vec::new();
+        if let Some(most) = &self.most {
+            all.extend(most.bare_launches()?);
+        }
+        for map in self.scale.iter().chain(&self.map) {
+            all.extend(map.bare_launches()?);
+        }
+        if let Some(whole) = &self.whole {
+            all.extend(whole.bare_launches()?);
+        }
+        for part in &self.parts {
+            all.extend(part.bare_launches()?);
+        }
+        Ok(all)
     }
 
     /// Returns the plan of the rows or the whole blocks; `None` if there are none.

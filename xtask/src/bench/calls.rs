@@ -5,6 +5,7 @@
 
 #[path = "../../../gpu/tests/fake_driver/library.rs"]
 pub(super) mod library;
+mod views;
 
 use std::cell::Cell;
 use std::env;
@@ -182,6 +183,7 @@ struct Buffers {
     ready: Buffer<bf16>,
     /// The same, for attention.
     attended: Buffer<bf16>,
+    views: views::Tensors,
 }
 
 const PROBLEM: [i64; 3] = [256, 512, 512];
@@ -201,6 +203,7 @@ impl Buffers {
         let words = [words()?, words()?, words()?];
         let halves = [halves()?, halves()?, halves()?];
         Ok(Buffers {
+            views: views::Tensors::new(device)?,
             product: halves[2].clone(),
             ready: halves[2].clone(),
             attended: halves[2].clone(),
@@ -287,8 +290,9 @@ impl Buffers {
             round.get()
         };
         let (next, next_shape, next_choice) = (next.clone(), next.clone(), next);
+        let on_views = self.views.works()?;
         device.clear_module_cache();
-        Ok(vec![
+        let mut all: Vec<NamedCall<'a>> = vec![
             (
                 "Device::launch, an empty kernel",
                 None,
@@ -433,7 +437,9 @@ impl Buffers {
                 Some(BARE[5]),
                 Box::new(move || sum.run()),
             ),
-        ])
+        ];
+        all.extend(on_views);
+        Ok(all)
     }
 }
 
