@@ -1,9 +1,9 @@
 //! Elementwise kernels as calls: checked, planned, built once for each plan, launched.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use colex_atom::{Arch, Ty};
-use colex_device::{Device, Element, Memo, View};
+use colex_device::{Device, Element, Memo, View, ViewKey};
 use colex_ir::launch::Argument;
 use colex_layout::Layout;
 use colex_tensor::{Arg, TensorKernel};
@@ -27,12 +27,12 @@ use crate::memory_bound::traffic::Traffic;
 /// A tensor that a call is given.
 #[derive(Clone, Debug)]
 pub(crate) struct GivenView {
-    pub(crate) name: String,
+    pub(crate) name: Arc<str>,
     pub(crate) element: &'static str,
     pub(crate) element_bytes: i64,
-    /// None of a view without elements.
-    pub(crate) layout: Option<Layout>,
-    pub(crate) shape: String,
+    pub(crate) key: ViewKey,
+    /// The layout and the shape of the tensor of another call, instead of those of the view.
+    other: Option<Arc<(Layout, String)>>,
     pub(crate) bytes: (u64, u64),
     pub(crate) device: Device,
     pub(crate) is_output: bool,
@@ -41,14 +41,30 @@ pub(crate) struct GivenView {
 impl GivenView {
     pub(crate) fn new<T: Element>(name: &str, view: &View<'_, T>, is_output: bool) -> GivenView {
         GivenView {
-            name: name.to_string(),
+            name: name.into(),
             element: T::NAME,
             element_bytes: T::BYTES as i64,
-            layout: view.layout().cloned(),
-            shape: view.shape().to_string(),
+            key: view.key(),
+            other: None,
             bytes: view.bytes(),
             device: view.device().clone(),
             is_output,
+        }
+    }
+
+    /// The layout; `None` of a view without elements.
+    pub(crate) fn layout(&self) -> Option<&Layout> {
+        match &self.other {
+            Some(other) => Some(&other.0),
+            None => self.key.layout(),
+        }
+    }
+
+    /// The shape, for errors.
+    pub(crate) fn shape(&self) -> String {
+        match &self.other {
+            Some(other) => other.1.clone(),
+            None => self.key.shape().to_string(),
         }
     }
 
@@ -56,18 +72,23 @@ impl GivenView {
     pub(crate) fn elements(&self) -> Elements<'_> {
         Elements {
             bytes: self.bytes,
-            layout: self.layout.as_ref(),
+            layout: self.layout(),
             size: self.element_bytes,
         }
     }
 
     /// The tensor of another call, whose extents are above 0 ([`resized`]). It has no memory of its own.
     pub(crate) fn resized(&self, extents: &[i64]) -> Result<GivenView, Error> {
-        Ok(GivenView {
-            layout: Some(resized(&self.name, self.layout.as_ref(), extents)?),
-            shape: shown(extents),
+        let layout = resized(&self.name, self.layout(), extents)?;
+        Ok(self.with_layout(layout, extents))
+    }
+
+    /// The tensor of another call, with a layout of these extents.
+    pub(crate) fn with_layout(&self, layout: Layout, extents: &[i64]) -> GivenView {
+        GivenView {
+            other: Some(Arc::new((layout, shown(extents)))),
             ..self.clone()
-        })
+        }
     }
 }
 
@@ -75,7 +96,7 @@ impl GivenView {
 pub(crate) fn check_memory(given: &[GivenView]) -> Result<(), Error> {
     let outputs = || given.iter().enumerate().filter(|(_, one)| one.is_output);
     for (_, output) in outputs() {
-        let Some(layout) = &output.layout else {
+        let Some(layout) = output.layout() else {
             continue;
         };
         let once = layout.is_injective();
@@ -90,8 +111,8 @@ pub(crate) fn check_memory(given: &[GivenView]) -> Result<(), Error> {
                 continue;
             }
             let is_apart = apart(
-                (output.name.clone(), output.elements()),
-                (read.name.clone(), read.elements()),
+                (output.name.to_string(), output.elements()),
+                (read.name.to_string(), read.elements()),
             );
             if read.is_output || output.bytes.0 != read.bytes.0 {
                 is_apart?;
@@ -105,7 +126,7 @@ pub(crate) fn check_memory(given: &[GivenView]) -> Result<(), Error> {
 
 /// Whether an input lies exactly where an output does.
 fn check_in_place(output: &GivenView, read: &GivenView) -> Result<(), Error> {
-    let (Some(written), Some(layout)) = (&output.layout, &read.layout) else {
+    let (Some(written), Some(layout)) = (output.layout(), read.layout()) else {
         return Ok(());
     };
     let is_same = output.element_bytes == read.element_bytes
@@ -118,8 +139,8 @@ fn check_in_place(output: &GivenView, read: &GivenView) -> Result<(), Error> {
         return Ok(());
     }
     Err(ElementwiseError::InPlace {
-        output: output.name.clone(),
-        input: read.name.clone(),
+        output: output.name.to_string(),
+        input: read.name.to_string(),
         written: written.to_string(),
         read: layout.to_string(),
     }

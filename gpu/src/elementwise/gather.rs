@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use colex_atom::{Arch, Ty};
 use colex_device::{Element, View, ViewMut};
 use colex_layout::Layout;
+use smallvec::SmallVec;
 
 use super::call::{Checked, ElementwiseCall, GivenView, check_memory};
 use super::expression::MapExpression;
@@ -15,6 +16,7 @@ use crate::copy::pieces::raw;
 use crate::error::{ElementwiseError, Error, ErrorKind};
 use crate::memory_bound::apart::apart;
 use crate::memory_bound::modes::{has_elements, modes, of_modes, one_leaf, repeated, shown, sizes};
+use crate::recent::{CallKind, GivenCall};
 
 /// A type of the numbers of rows.
 pub trait RowNumber: Element + sealed::Sealed {
@@ -68,10 +70,7 @@ pub fn gather<T: Element, I: RowNumber>(
     index: &View<'_, I>,
     out: &ViewMut<'_, T>,
 ) -> Result<(), Error> {
-    let call = Gather::new(table, index, out);
-    let checked = call.checked()?;
-    let device = checked.device.clone();
-    checked.prepare()?.run(&device)
+    Gather::new(table, index, out).run()
 }
 
 /// A gather that is being described: what [`gather`] runs.
@@ -140,8 +139,8 @@ impl<'a> Gather<'a> {
         device.check_same("the index", &index.device)?;
         for read in [table, index] {
             apart(
-                (out.name.clone(), out.elements()),
-                (read.name.clone(), read.elements()),
+                (out.name.to_string(), out.elements()),
+                (read.name.to_string(), read.elements()),
             )?;
         }
         check_memory(std::slice::from_ref(out))?;
@@ -155,10 +154,10 @@ impl<'a> Gather<'a> {
         } = self;
         let device = &out.device;
         let (Some(of_table), Some(of_index), Some(of_out)) =
-            (&table.layout, &index.layout, &out.layout)
+            (table.layout(), index.layout(), out.layout())
         else {
-            if out.layout.is_some() || table.layout.is_some() && index.layout.is_some() {
-                let [table, index, out] = [&table.shape, &index.shape, &out.shape];
+            if out.layout().is_some() || table.layout().is_some() && index.layout().is_some() {
+                let [table, index, out] = [table, index, out].map(GivenView::shape);
                 return refuse(format!(
                     "the table has the shape {table}, index {index} and out {out}: one of them has no elements"
                 ));
@@ -177,10 +176,10 @@ impl<'a> Gather<'a> {
         if sizes(of_out) != wanted {
             return refuse(format!(
                 "out has the shape {}, and must have {}: that of index {} and that of a row of the table {}",
-                out.shape,
+                out.shape(),
                 shown(&wanted),
-                index.shape,
-                table.shape
+                index.shape(),
+                table.shape()
             ));
         }
         let Some((count, stride)) = one_leaf(&rows) else {
@@ -261,6 +260,32 @@ impl<'a> Gather<'a> {
         self.checked()?.plan()
     }
 
+    /// Enqueues the call on the stream of the device that holds `out`. It allocates nothing, so that a capture of the stream takes it
+    /// once its kernel is loaded.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`gather`].
+    pub fn run(&self) -> Result<(), Error> {
+        let Gather {
+            table, index, out, ..
+        } = self;
+        let device = &out.device;
+        device.check_same("the table", &table.device)?;
+        device.check_same("the index", &index.device)?;
+        let keys = [table, index, out].map(|given| Some(given.key.clone()));
+        let given = GivenCall {
+            kind: CallKind::Gather,
+            views: keys.into_iter().collect(),
+            types: self.types,
+            numbers: SmallVec::new(),
+        };
+        ElementwiseCall::run_recent(device, &given, || {
+            let needs_memory = false;
+            Ok((self.prepare()?, needs_memory))
+        })
+    }
+
     /// Prepares the call, to be launched any number of times, also inside a stream capture.
     ///
     /// # Errors
@@ -311,7 +336,7 @@ impl<'a> Gather<'a> {
 
     /// The call with an index of another shape.
     fn of_shape(&self, extents: &[i64]) -> Result<Checked, Error> {
-        let row = match &self.table.layout {
+        let row = match self.table.layout() {
             Some(table) if has_elements(extents)? => sizes(table)[1..].to_vec(),
             _ => {
                 let (work, device) = (None, self.out.device.clone());

@@ -1,10 +1,12 @@
 //! Maps: the call on views.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use colex_atom::{Arch, Ty};
-use colex_device::{Device, Element, View, ViewMut};
+use colex_device::{Device, Element, View, ViewKey, ViewMut};
 use colex_layout::Layout;
+use smallvec::SmallVec;
 
 use super::call::{Checked, ElementwiseCall, GivenView, check_memory};
 use super::expression::{MapExpression, MapInput, MapInputKind, MapOutput};
@@ -52,9 +54,27 @@ use crate::memory_bound::modes::has_elements;
 #[must_use]
 pub struct Map<'a> {
     expression: MapExpression,
-    scalars: Vec<(String, f64)>,
+    scalars: Vec<(Arc<str>, f64)>,
     tensors: Vec<GivenView>,
     memory: PhantomData<&'a ()>,
+}
+
+/// What tells the tensors of maps apart.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct GivenTensor {
+    name: Arc<str>,
+    element: &'static str,
+    key: ViewKey,
+    is_output: bool,
+}
+
+/// What tells maps apart. An expression is compared by its hash and its place in memory, before its formulas are.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct GivenMap {
+    expression: MapExpression,
+    /// As bits.
+    scalars: SmallVec<[(Arc<str>, u64); 2]>,
+    tensors: SmallVec<[GivenTensor; 4]>,
 }
 
 fn refuse<T>(why: String) -> Result<T, Error> {
@@ -81,12 +101,6 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// The same tensors and numbers with another expression.
-    pub(crate) fn of(self, expression: &MapExpression) -> Map<'a> {
-        let expression = expression.clone();
-        Map { expression, ..self }
-    }
-
     pub(crate) fn with<T: Element>(
         mut self,
         name: &str,
@@ -94,7 +108,7 @@ impl<'a> Map<'a> {
         is_output: bool,
     ) -> Self {
         self.tensors
-            .retain(|given| given.name != name || given.is_output != is_output);
+            .retain(|given| *given.name != *name || given.is_output != is_output);
         self.tensors.push(GivenView::new(name, view, is_output));
         self
     }
@@ -111,8 +125,8 @@ impl<'a> Map<'a> {
 
     /// Gives the scalar of a name.
     pub fn scalar(mut self, name: &str, value: f64) -> Self {
-        self.scalars.retain(|(known, _)| known != name);
-        self.scalars.push((name.to_string(), value));
+        self.scalars.retain(|(known, _)| **known != *name);
+        self.scalars.push((name.into(), value));
         self
     }
 
@@ -151,7 +165,7 @@ impl<'a> Map<'a> {
     /// The tensor of a name.
     fn tensor(&self, name: &str, ty: Ty, is_output: bool) -> Result<&GivenView, Error> {
         let mut all = self.tensors.iter();
-        let Some(given) = all.find(|given| given.name == name && given.is_output == is_output)
+        let Some(given) = all.find(|given| *given.name == *name && given.is_output == is_output)
         else {
             let (verb, call) = if is_output {
                 ("writes", "output")
@@ -222,8 +236,9 @@ impl<'a> Map<'a> {
             work: None,
             device: first.device.clone(),
         };
-        let Some(shape) = &first.layout else {
-            return match given.iter().find(|given| given.shape != first.shape) {
+        let Some(shape) = first.layout() else {
+            let own = first.shape();
+            return match given.iter().find(|given| given.shape() != own) {
                 Some(other) => Err(differ(other, &first)),
                 None => Ok(nothing),
             };
@@ -236,8 +251,8 @@ impl<'a> Map<'a> {
                 Some(mode) => (coordinate(shape, &name, mode)?, Kind::Coordinate, false),
                 None => {
                     let one = given.next().expect("a tensor was found for each operand");
-                    let layout = one.layout.clone().ok_or_else(|| differ(one, &first))?;
-                    (layout, Kind::Tensor, one.is_output)
+                    let layout = one.layout().ok_or_else(|| differ(one, &first))?;
+                    (layout.clone(), Kind::Tensor, one.is_output)
                 }
             };
             all.push(Operand {
@@ -290,9 +305,43 @@ impl<'a> Map<'a> {
     /// tensor that does not lie exactly there; or if the tensors make more loops than a kernel takes. Returns the device's error
     /// if the launch fails.
     pub fn run(&self) -> Result<(), Error> {
-        let checked = self.checked()?;
-        let device = checked.device.clone();
-        checked.prepare()?.run(&device)
+        let first = self.expression.outputs().next();
+        let device = first.and_then(|first| {
+            let mut outputs = self.tensors.iter().filter(|given| given.is_output);
+            let given = outputs.find(|given| *given.name == *first.name)?;
+            Some(&given.device)
+        });
+        let is_on = |device: &Device| {
+            let mut all = self.tensors.iter();
+            all.all(|given| device.is_same_device(&given.device))
+        };
+        let Some(device) = device.filter(|device| is_on(device)) else {
+            let checked = self.checked()?;
+            let device = checked.device.clone();
+            return checked.prepare()?.run(&device);
+        };
+        ElementwiseCall::run_recent(device, &self.given(), || {
+            let needs_memory = false;
+            Ok((self.prepare()?, needs_memory))
+        })
+    }
+
+    /// What the caller gives, by which a map is found that ran before.
+    fn given(&self) -> GivenMap {
+        let scalars = self.scalars.iter();
+        let tensors = self.tensors.iter().map(|given| GivenTensor {
+            name: given.name.clone(),
+            element: given.element,
+            key: given.key.clone(),
+            is_output: given.is_output,
+        });
+        GivenMap {
+            expression: self.expression.clone(),
+            scalars: scalars
+                .map(|(name, value)| (name.clone(), value.to_bits()))
+                .collect(),
+            tensors: tensors.collect(),
+        }
     }
 
     /// Prepares the call, to be launched any number of times, also inside a stream capture.
@@ -409,10 +458,10 @@ impl<'a> Map<'a> {
 /// The error of a tensor whose shape is not that of another one, where one of both has no element.
 pub(crate) fn differ(one: &GivenView, other: &GivenView) -> Error {
     ElementwiseError::Shape {
-        name: one.name.clone(),
-        found: one.shape.clone(),
-        other: other.name.clone(),
-        shape: other.shape.clone(),
+        name: one.name.to_string(),
+        found: one.shape(),
+        other: other.name.to_string(),
+        shape: other.shape(),
         why: "one of them has no elements".to_string(),
     }
     .into()

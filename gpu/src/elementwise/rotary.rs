@@ -21,6 +21,7 @@ use crate::error::{ElementwiseError, Error, ErrorKind};
 use crate::gemm::problem::GemmElement;
 use crate::memory_bound::apart::apart;
 use crate::memory_bound::modes::{has_elements, modes, of_modes, one_leaf, repeated, shown};
+use crate::recent::{CallKind, GivenCall};
 
 /// Which two features are a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -269,8 +270,8 @@ impl<'a> Rotary<'a> {
         }
         for given in &read {
             apart(
-                (y.name.clone(), y.elements()),
-                (given.name.clone(), given.elements()),
+                (y.name.to_string(), y.elements()),
+                (given.name.to_string(), given.elements()),
             )?;
         }
         check_memory(&[x.clone(), y.clone()])?;
@@ -285,8 +286,8 @@ impl<'a> Rotary<'a> {
             Positions::Given(given, _) => Some(&**given),
             Positions::From(_) => None,
         };
-        let (Some(of_x), Some(of_y)) = (&x.layout, &y.layout) else {
-            if x.shape != y.shape {
+        let (Some(of_x), Some(of_y)) = (x.layout(), y.layout()) else {
+            if x.shape() != y.shape() {
                 return Err(super::map::differ(y, x));
             }
             return Ok(Vec::new());
@@ -296,7 +297,8 @@ impl<'a> Rotary<'a> {
         if of_x.len() != 4 || sizes_of(&of_x) != sizes_of(&of_y) {
             return refuse(format!(
                 "x has the shape {} and y {}: both must be (batch, head, sequence, feature)",
-                x.shape, y.shape
+                x.shape(),
+                y.shape()
             ));
         }
         let [all, sequence] = [of_x[3].size(), of_x[2].size()];
@@ -382,7 +384,38 @@ impl<'a> Rotary<'a> {
     /// table has too few positions for an offset; if the base is not above 0; or if `y` has one element at several coordinates, or
     /// overlaps another view than an `x` that lies exactly there. Returns the device's error if the launch fails.
     pub fn run(&self) -> Result<(), Error> {
-        self.prepare()?.run(&self.y.device)
+        let Rotary { x, y, ty, .. } = self;
+        let (device, mut types) = (&y.device, [*ty; 2]);
+        let features = self.features.map_or([0, 0], |features| [1, features]);
+        let mut numbers = [self.pairing as i64, features[0], features[1], 0, 0];
+        let mut views = [Some(x), Some(y), None, None, None];
+        match &self.positions {
+            Positions::From(first) => numbers[3] = *first,
+            Positions::Given(given, ty) => {
+                types[1] = *ty;
+                views[2] = Some(&**given);
+            }
+        }
+        match &self.angles {
+            Angles::Base(base) => numbers[4] = base.to_bits().into(),
+            Angles::Tables(tables) => {
+                let [cos, sin] = &**tables;
+                (views[3], views[4]) = (Some(cos), Some(sin));
+            }
+        }
+        for given in views.into_iter().flatten() {
+            device.check_same("a tensor of the rotary embedding", &given.device)?;
+        }
+        let given = GivenCall {
+            kind: CallKind::Rotary,
+            views: views
+                .iter()
+                .map(|given| given.map(|given| given.key.clone()))
+                .collect(),
+            types,
+            numbers: numbers.iter().map(|n| *n as u64).collect(),
+        };
+        ElementwiseCall::run_recent_calls(device, &given, || Ok(self.prepare()?.calls))
     }
 
     /// Prepares the call, to be launched any number of times, also inside a stream capture.
@@ -450,10 +483,7 @@ impl<'a> Rotary<'a> {
         }
         let positions = match &self.positions {
             Positions::Given(given, ty) => {
-                let has_batch = given
-                    .layout
-                    .as_ref()
-                    .is_some_and(|own| modes(own).len() == 2);
+                let has_batch = given.layout().is_some_and(|own| modes(own).len() == 2);
                 let extents = [batch, sequence];
                 let extents = if has_batch {
                     &extents[..]
@@ -553,7 +583,7 @@ impl Turn<'_, '_> {
     /// The positions that the device has, over the shape.
     fn positions(&mut self, given: &GivenView, ty: Ty) -> Result<(), Error> {
         let [batch, sequence] = [self.shape[0].size(), self.shape[2].size()];
-        let own = given.layout.as_ref().map(modes).unwrap_or_default();
+        let own = given.layout().map(modes).unwrap_or_default();
         let found: Vec<i64> = own.iter().map(Layout::size).collect();
         let [first, second] = [repeated(&self.shape[0])?, repeated(&self.shape[1])?];
         let before = match &own[..] {
@@ -562,7 +592,7 @@ impl Turn<'_, '_> {
             _ => {
                 return refuse(format!(
                     "positions have the shape {}: it must be {sequence} or ({batch},{sequence}), the sequence of x",
-                    given.shape
+                    given.shape()
                 ));
             }
         };
@@ -585,17 +615,17 @@ impl Turn<'_, '_> {
         }
         for table in tables {
             let name = &table.name;
-            let Some(layout) = &table.layout else {
+            let Some(layout) = table.layout() else {
                 return refuse(format!(
                     "{name} has the shape {}, and no elements",
-                    table.shape
+                    table.shape()
                 ));
             };
             let all = modes(layout);
             let [rows, columns] = &all[..] else {
                 return refuse(format!(
                     "{name} has the shape {}: it must be (position, pair)",
-                    table.shape
+                    table.shape()
                 ));
             };
             let leaves = (one_leaf(rows), one_leaf(columns));
@@ -761,7 +791,7 @@ fn rest(
         let count = all[3].size() - features;
         let last = Layout::leaf(count, step).map_err(colex_tensor::Error::from)?;
         operands.push(Operand {
-            name: given.name.clone(),
+            name: given.name.to_string(),
             ty,
             is_output: given.is_output,
             kind: Kind::Tensor,

@@ -45,7 +45,7 @@ use crate::copy::call::CopyCall;
 use crate::error::{Error, ErrorKind, disjoint};
 use crate::kernels::{Compute, GemmElement, GemmProblem};
 use crate::method::GemmMethod;
-use crate::recent::{self, GivenCall};
+use crate::recent::{self, CallKind, GivenCall, Launches};
 use crate::scratch::{self, WordKind, Workspace};
 use colex_device::{
     BareLaunch, Buffer, Device, DeviceSlice, Element, Function, Memo, View, ViewMut,
@@ -524,19 +524,21 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     ///
     /// Returns the errors of [`gemm`].
     pub fn run(&self) -> Result<(), Error> {
-        let device = self.a.device();
-        let first = || {
-            let mut memory = Workspace::Kept(device);
-            let call = self.call(&mut memory, self.may_pack(), |_, _| Ok(self.wish()))?;
-            let alone = call.alone();
-            call.run(device)?;
-            call.give_back(device);
-            Ok(alone)
-        };
         match self.given_call() {
-            Some(given) => recent::run(device, &given, first),
-            None => first().map(drop),
+            Some(given) => recent::run(self.a.device(), &given, || self.run_first()),
+            None => self.run_first().map(drop),
         }
+    }
+
+    /// Prepares and runs the product. Returns its launches if they are all that it is.
+    pub(in crate::gemm) fn run_first(&self) -> Result<Launches<BuiltProduct>, Error> {
+        let device = self.a.device();
+        let mut memory = Workspace::Kept(device);
+        let call = self.call(&mut memory, self.may_pack(), |_, _| Ok(self.wish()))?;
+        let alone = call.alone();
+        call.run(device)?;
+        call.give_back(device);
+        Ok(alone.into_iter().collect())
     }
 
     /// What a caller gives, by which a product is found that ran before; `None` of a product that is more than A, B, C and factors, and if
@@ -560,6 +562,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             .iter()
             .all(|other| device.is_same_device(other));
         (is_plain && is_one_device).then(|| GivenCall {
+            kind: CallKind::Product,
             views: [self.a.key(), self.b.key(), self.c.key()]
                 .map(Some)
                 .into_iter()

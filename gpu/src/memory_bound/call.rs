@@ -14,7 +14,7 @@ use colex_tensor::{Arg, TensorKernel};
 
 use crate::calls::{Addresses, Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
 use crate::error::{Error, disjoint};
-use crate::recent::{self, GivenCall};
+use crate::recent::{self, Given};
 use crate::scratch::{self, Piece, WordKind, Workspace};
 
 use super::traffic::{Traffic, explained};
@@ -381,14 +381,31 @@ impl<P: MemoryBoundPlan> MemoryBoundCall<'_, P> {
     /// Returns the errors of `make`, and the device's error if a launch fails.
     pub(crate) fn run_recent(
         device: &Device,
-        given: &GivenCall,
+        given: &impl Given,
         make: impl FnOnce() -> Result<(Self, bool), Error>,
     ) -> Result<(), Error> {
         recent::run(device, given, || {
             let (call, needs_memory) = make()?;
             let work = call.work.clone().filter(|_| !needs_memory);
             call.run_once(device)?;
-            Ok(work)
+            Ok(work.into_iter().collect())
+        })
+    }
+
+    /// Runs calls on these views one after the other: recent ones, or those that `make` prepares, none of which needs memory.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of `make`, and the device's error if a launch fails.
+    pub(crate) fn run_recent_calls(
+        device: &Device,
+        given: &impl Given,
+        make: impl FnOnce() -> Result<Vec<Self>, Error>,
+    ) -> Result<(), Error> {
+        recent::run(device, given, || {
+            let calls = make()?;
+            calls.iter().try_for_each(|call| call.run(device))?;
+            Ok(calls.into_iter().filter_map(|call| call.work).collect())
         })
     }
 

@@ -4,7 +4,9 @@ use core::fmt;
 use std::sync::LazyLock;
 
 use colex_atom::{Arch, Ty};
-use colex_device::{BareLaunch, Device, Element, Extension, Function, Memo, View, ViewMut};
+use colex_device::{
+    BareLaunch, Device, Element, Extension, Function, Memo, View, ViewKey, ViewMut,
+};
 use colex_layout::{Layout, Stride, Tuple};
 use colex_sim::Report;
 use colex_tensor::{Arg, Expr, TensorKernel};
@@ -27,6 +29,7 @@ use crate::memory_bound::call::{
 use crate::memory_bound::modes::{has_elements, modes, of_modes, one_leaf, repeated, shown};
 use crate::memory_bound::plan::{div_up, product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
+use crate::recent::{CallKind, GivenCall};
 use crate::reduce::call::extents;
 use crate::reduce::{Reduce, ReduceCall, ReduceFunction, ReducePlan};
 use crate::scratch::Workspace;
@@ -73,8 +76,8 @@ enum Scales<'a> {
     Tensor(f32),
     /// Of the whole tensor, as an output; by a plan of the caller, if there is one.
     Computed(View<'a, f32>, Option<TensorScalePlan>),
-    /// The columns of a block, if a row has several; the scales and their extents.
-    Rows(Option<i64>, Box<GivenView>, Vec<i64>),
+    /// The columns of a block, if a row has several; the scales.
+    Rows(Option<i64>, Box<GivenView>),
 }
 
 /// A quantisation that is being described. Its arithmetic is that of [`reference::row`](super::reference::row), bit for bit: a
@@ -110,7 +113,6 @@ pub struct Quantise<'a, T, Q> {
     q: View<'a, Q>,
     output: &'static str,
     scales: Scales<'a>,
-    call: Map<'a>,
 }
 
 /// Whether scales have the extents of the rows. The scale of a tensor of one mode may be one number.
@@ -184,21 +186,12 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
     /// Builds the call on `x` and `q`, which have one shape. The scale is 1 unless another is asked for. Elements of `s8` are `i8`,
     /// and those of `e4m3` and `e5m2` are `u8`.
     pub fn new(to: Ty, x: &View<'a, T>, q: &ViewMut<'a, Q>) -> Quantise<'a, T, Q> {
-        // A type that is refused later has no map.
-        let known = check_source(T::TY).and(check_target(to)).is_ok();
-        let [from, into] = if known {
-            [T::TY, to]
-        } else {
-            [Ty::F32, Ty::S8]
-        };
-        let expression = of_tensor(from, into).expect("invariant: the types have such a map");
         Quantise {
             to,
             x: x.clone(),
             q: (**q).clone(),
             output: Q::NAME,
             scales: Scales::Tensor(1.0),
-            call: Map::new(&expression).input("x", x).output("q", q),
         }
     }
 
@@ -422,8 +415,7 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
         };
         let still = still.map_err(colex_tensor::Error::from)?;
         let q = self.q.layout().expect("q has the shape of x").flatten();
-        let numbers = self.call.clone().of(&of_numbers);
-        let numbers = numbers
+        let numbers = Map::new(&of_numbers)
             .input("x", &x)
             .input("scale", &scale.with_layout(still)?)
             .with("q", &self.q.with_layout(q)?, true);
@@ -440,7 +432,7 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
     pub fn rows(self, scales: &ViewMut<'a, f32>) -> Self {
         let given = GivenView::new("scales", scales, true);
         Quantise {
-            scales: Scales::Rows(None, Box::new(given), extents(scales.shape())),
+            scales: Scales::Rows(None, Box::new(given)),
             ..self
         }
     }
@@ -450,14 +442,14 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
     pub fn blocks(self, columns: i64, scales: &ViewMut<'a, f32>) -> Self {
         let given = GivenView::new("scales", scales, true);
         Quantise {
-            scales: Scales::Rows(Some(columns), Box::new(given), extents(scales.shape())),
+            scales: Scales::Rows(Some(columns), Box::new(given)),
             ..self
         }
     }
 
     /// Checks what a call gives, and returns its parts: their problems and the addresses of x, q and the scales.
     fn parts(&self) -> Result<Vec<(QuantiseProblem, [u64; 3])>, Error> {
-        let Scales::Rows(block, scales, found) = &self.scales else {
+        let Scales::Rows(block, scales) = &self.scales else {
             return Ok(Vec::new());
         };
         let (x, q) = (
@@ -470,7 +462,7 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
         apart(("q", q.elements()), ("x", x.elements()))?;
         apart(("the scales", scales.elements()), ("x", x.elements()))?;
         check_memory(&[q.clone(), (**scales).clone()])?;
-        self.parts_of([&x, &q, scales], (*block, found))
+        self.parts_of([&x, &q, scales], (*block, &extents(scales.key.shape())))
     }
 
     /// The parts of a call on such tensors, whose memory was checked. The scales have these extents.
@@ -484,26 +476,26 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
                 name,
                 found: found.to_string(),
                 wanted,
-                x: x.shape.clone(),
+                x: x.shape(),
             }))
         };
         if let Some(block) = block.filter(|block| !(1..=MOST_BLOCK).contains(block)) {
             let most = MOST_BLOCK;
             return Err(QuantiseError::Block { block, most }.into());
         }
-        let (Some(of_x), Some(of_q)) = (&x.layout, &q.layout) else {
-            if x.shape != q.shape {
-                return shape("q", &q.shape, x.shape.clone());
+        let (Some(of_x), Some(of_q)) = (x.layout(), q.layout()) else {
+            if x.shape() != q.shape() {
+                return shape("q", &q.shape(), x.shape());
             }
             let all = extents(self.x.shape());
             let (columns, rows) = all.split_last().expect("a shape has a mode");
             let blocks = block.map(|block| columns.saturating_add(block - 1) / block);
             let wanted: Vec<i64> = rows.iter().copied().chain(blocks).collect();
             if !has_extents(found, &wanted) {
-                return shape("scales", &scales.shape, as_shape(&wanted));
+                return shape("scales", &scales.shape(), as_shape(&wanted));
             }
             if block.is_none() && rows.iter().all(|rows| *rows > 0) {
-                let x = x.shape.clone();
+                let x = x.shape();
                 return Err(QuantiseError::Nothing { x }.into());
             }
             return Ok(Vec::new());
@@ -511,7 +503,7 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
         let (mut of_x, mut of_q) = (modes(of_x), modes(of_q));
         let sizes_of = |all: &[Layout]| all.iter().map(Layout::size).collect::<Vec<i64>>();
         if sizes_of(&of_x) != sizes_of(&of_q) {
-            return shape("q", &q.shape, x.shape.clone());
+            return shape("q", &q.shape(), x.shape());
         }
         let last = [of_x.pop(), of_q.pop()];
         let leaf = |name: &'static str, last: &Option<Layout>| {
@@ -529,12 +521,12 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
         if block.is_some() {
             wanted.push(whole + i64::from(rest > 0));
         }
-        let of_scales = match &scales.layout {
+        let of_scales = match scales.layout() {
             Some(layout) => modes(layout),
             None => Vec::new(),
         };
         if !has_extents(found, &wanted) {
-            return shape("scales", &scales.shape, as_shape(&wanted));
+            return shape("scales", &scales.shape(), as_shape(&wanted));
         }
         let is_one = wanted.is_empty();
         let mut of_scales = of_scales;
@@ -542,7 +534,7 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
             Some(_) => match of_scales.pop().as_ref().map(one_leaf) {
                 Some(Some((_, step))) => step,
                 _ => {
-                    let (name, layout) = ("scales", scales.shape.clone());
+                    let (name, layout) = ("scales", scales.shape());
                     return Err(QuantiseError::Columns { name, layout }.into());
                 }
             },
@@ -596,13 +588,39 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
     /// device's error if the launch fails, also where the device lacks the conversion.
     pub fn run(&self) -> Result<(), Error> {
         let device = self.x.device();
-        if let Scales::Computed(scale, plan) = &self.scales {
-            self.check_types()?;
-            // Every step is checked before the first one is launched.
-            let call = self.prepare_scale((scale, *plan), &Workspace::Kept(device))?;
-            return call.run_once();
+        self.check_types()?;
+        let of_views = |kind, others: &[&ViewKey], numbers: [u64; 2]| {
+            let own = [self.x.key(), self.q.key()];
+            let others = others.iter().map(|key| (*key).clone());
+            GivenCall {
+                kind,
+                views: own.into_iter().chain(others).map(Some).collect(),
+                types: [T::TY, self.to],
+                numbers: numbers.into_iter().collect(),
+            }
+        };
+        match &self.scales {
+            Scales::Tensor(value) => {
+                device.check_same("q", self.q.device())?;
+                let given = of_views(CallKind::GivenScale, &[], [value.to_bits().into(), 0]);
+                ElementwiseCall::run_recent(device, &given, || {
+                    let needs_memory = false;
+                    Ok((self.by(*value)?.prepare()?, needs_memory))
+                })
+            }
+            Scales::Rows(block, scales) => {
+                device.check_same("q", self.q.device())?;
+                device.check_same("the scales", &scales.device)?;
+                let columns = block.map_or([0, 0], |columns| [1, columns as u64]);
+                let given = of_views(CallKind::Quantisation, &[&scales.key], columns);
+                MemoryBoundCall::run_recent_calls(device, &given, || Ok(self.prepare()?.parts))
+            }
+            Scales::Computed(scale, plan) => {
+                // Every step is checked before the first one is launched.
+                let call = self.prepare_scale((scale, *plan), &Workspace::Kept(device))?;
+                call.run_once()
+            }
         }
-        self.prepare()?.run(device)
     }
 
     /// Prepares the call, to be launched any number of times, also inside a stream capture.
@@ -656,12 +674,12 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
         let device = self.x.device();
         let (scale, plan) = match &self.scales {
             Scales::Tensor(value) => return self.by(*value)?.load_plans(shapes),
-            Scales::Rows(block, scales, found) => {
+            Scales::Rows(block, scales) => {
                 self.parts()?;
+                let found = extents(scales.key.shape());
                 let mut problems = Vec::new();
                 for shape in shapes {
-                    let extents = shape.as_ref();
-                    problems.extend(self.parts_of_shape(extents, (scales, *block, found))?);
+                    problems.extend(self.parts_of_shape(shape.as_ref(), (scales, *block, &found))?);
                 }
                 let problems = problems.into_iter().map(|(problem, _)| Ok(Some(problem)));
                 let fastest =
@@ -690,7 +708,7 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
             }
             let [x, scale, q] = &given;
             let (x, q) = (x.resized(extents)?, q.resized(extents)?);
-            let layouts = [&x.layout, &q.layout].map(|layout| layout.as_ref().expect("resized"));
+            let layouts = [&x, &q].map(|given| given.layout().expect("resized"));
             if let Some(plan) = self.plan_of(plan, layouts) {
                 plan.check_device(device.limits().multiprocessors)?;
                 let elements = self.elements(&plan, layouts)?;
@@ -704,11 +722,7 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
             }
             all_sizes.push(most.problem_of_all(layouts[0])?);
             let all: Result<Vec<Layout>, Error> = modes(layouts[0]).iter().map(repeated).collect();
-            let scale = GivenView {
-                layout: Some(of_modes(&all?)?),
-                shape: shown(extents),
-                ..scale.clone()
-            };
+            let scale = scale.with_layout(of_modes(&all?)?, extents);
             let numbers = Map::new(&of_numbers).of_tensors(vec![x, scale, q])?;
             maps.extend([Map::new(&of_scale).of_tensors(one.to_vec())?, numbers]);
         }
@@ -748,12 +762,14 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
         self.parts_of([&x, &q, &scales], (block, &wanted))
     }
 
-    /// The map of a given scale.
+    /// The map of a given scale, of types that were checked.
     fn by(&self, value: f32) -> Result<Map<'a>, Error> {
         if !(value > 0.0 && value.is_finite() && (1.0 / value).is_finite()) {
             return Err(QuantiseError::Scale { value }.into());
         }
-        Ok(self.call.clone().scalar("inverse", (1.0 / value).into()))
+        let map = Map::new(&of_tensor(T::TY, self.to)?).input("x", &self.x);
+        let map = map.with("q", &self.q, true);
+        Ok(map.scalar("inverse", (1.0 / value).into()))
     }
 
     /// Prepares the call with the plan that `plan` makes of the problem of each of its kernels. A scale of a tensor has no such

@@ -25,7 +25,7 @@ use crate::memory_bound::call::{
 use crate::memory_bound::modes::{shown, sizes};
 use crate::memory_bound::plan::{product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
-use crate::recent::GivenCall;
+use crate::recent::{CallKind, GivenCall};
 use crate::scratch::{self, WordKind, Workspace};
 
 /// Reduces `x` along its modes `modes`, counted from 0: the sum, the mean, the largest or the least element, the sum of the squares
@@ -446,6 +446,7 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
         let values = self.values.as_ref();
         let modes = self.modes.iter().map(|mode| *mode as u64);
         let given = GivenCall {
+            kind: CallKind::Reduction,
             views: [Some(self.x.key()), Some(self.y.key.clone())]
                 .into_iter()
                 .chain([values.map(|values| values.key.clone())])

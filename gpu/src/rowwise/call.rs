@@ -20,7 +20,7 @@ use crate::memory_bound::call::{
 };
 use crate::memory_bound::plan::{div_up, product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
-use crate::recent::GivenCall;
+use crate::recent::{CallKind, GivenCall};
 use crate::scratch::{WordKind, Workspace};
 
 /// Computes the softmax of each row of `x`: `e^x` over the sum of it along the last mode. All other modes are rows, of any
@@ -294,6 +294,7 @@ impl<'a, T: GemmElement> Rowwise<'a, T> {
         }
         let views = self.tensors.iter();
         let given = GivenCall {
+            kind: CallKind::Rows,
             views: views.map(|view| view.as_ref().map(View::key)).collect(),
             types: [T::TY; 2],
             numbers: [self.function as u64, self.epsilon.to_bits().into()]

@@ -1,16 +1,17 @@
 //! The calls between products: functions of rows, reductions, selections, gathers, maps, quantisation, convolutions.
 
 use colex_atom::Ty;
-use colex_gpu::elementwise::{MapExpression, Pairing};
+use colex_gpu::elementwise::{MapExpression, Pairing, RowNumber};
+use colex_gpu::kernels::{GemmElement, ViewMut};
 use colex_gpu::quantise::Quantise;
-use colex_gpu::reduce::ReduceFunction;
 use colex_gpu::reduce::top_k::top_k;
+use colex_gpu::reduce::{ReduceFunction, ReduceIndex};
 use colex_gpu::rowwise::{RowFunction, Rowwise};
 use colex_gpu::{
-    Buffer, Device, Error, Map, Rotary, arg_max, convolution, cumulative_sum, gather, layer_norm,
-    log_softmax, quantise, reduce, rms_norm, softmax,
+    Buffer, Device, Element, Error, Map, Rotary, arg_max, convolution, cumulative_sum, gather,
+    layer_norm, log_softmax, quantise, reduce, rms_norm, softmax,
 };
-use half::bf16;
+use half::{bf16, f16};
 
 use super::calls::{Work, buffer, loads, view, view_mut};
 use super::library::counted;
@@ -278,4 +279,148 @@ fn threads_share_the_calls_between_products() {
     };
     let name = "between::threads_share_the_calls_between_products";
     assert_eq!(said(name, "whole", act), "7 kernels");
+}
+
+/// Memory of a mebibyte as elements of any type, of which a call sees these.
+fn at<T: Element>(
+    device: &'static Device,
+    address: u64,
+    (extents, strides): (&[i64], &[i64]),
+) -> ViewMut<'static, T> {
+    // SAFETY: the fake driver has a mebibyte at the address, and follows none.
+    let slice = unsafe { device.borrow_raw_mut::<T>(address, (1 << 20) / T::BYTES) };
+    let slice = Box::leak(Box::new(slice.unwrap()));
+    ViewMut::strided(slice, extents, strides).unwrap()
+}
+
+/// The rows of 64 numbers that the calls below read and write.
+const ROWS: (&[i64], &[i64]) = (&[64, 64], &[64, 1]);
+
+fn sums<T: GemmElement>(device: &'static Device, [x, y, _]: [u64; 3]) -> Result<(), Error> {
+    cumulative_sum(&at::<T>(device, x, ROWS), 1, &at(device, y, ROWS))
+}
+
+fn selections<T: GemmElement, I: ReduceIndex>(
+    device: &'static Device,
+    [x, y, z]: [u64; 3],
+) -> Result<(), Error> {
+    let few = (&[64, 4][..], &[4, 1][..]);
+    let (values, indices) = (at(device, y, few), at::<I>(device, z, few));
+    top_k(&at::<T>(device, x, ROWS), 1, &values, &indices)
+}
+
+fn gathers<T: Element, I: RowNumber>(
+    device: &'static Device,
+    [x, y, z]: [u64; 3],
+) -> Result<(), Error> {
+    let index = at::<I>(device, z, (&[64], &[1]));
+    gather(&at::<T>(device, x, ROWS), &index, &at(device, y, ROWS))
+}
+
+fn rotaries<T: GemmElement, I: RowNumber>(
+    device: &'static Device,
+    [x, y, z]: [u64; 3],
+) -> Result<(), Error> {
+    let heads = (&[1, 1, 64, 64][..], &[4096, 4096, 64, 1][..]);
+    let (x, y) = (at::<T>(device, x, heads), at(device, y, heads));
+    let positions = at::<I>(device, z, (&[64], &[1]));
+    Rotary::new(Pairing::Halves, &x, &y)
+        .positions(&positions)
+        .run()
+}
+
+fn rows_in_8_bits<T: GemmElement>(
+    device: &'static Device,
+    [x, y, z]: [u64; 3],
+) -> Result<(), Error> {
+    let (q, scales) = (at::<u8>(device, y, ROWS), at(device, z, (&[64], &[1])));
+    quantise(Ty::E4m3, &at::<T>(device, x, ROWS), &q, &scales)
+}
+
+fn by_a_scale<T: GemmElement>(device: &'static Device, [x, y, _]: [u64; 3]) -> Result<(), Error> {
+    let q = at::<u8>(device, y, ROWS);
+    let call = Quantise::new(Ty::E4m3, &at::<T>(device, x, ROWS), &q);
+    call.tensor(0.5).run()
+}
+
+fn convolutions<T: GemmElement, C: GemmElement>(
+    device: &'static Device,
+    [x, y, z]: [u64; 3],
+) -> Result<(), Error> {
+    let image = at::<T>(device, x, (&[2, 8, 8, 64], &[4096, 512, 64, 1]));
+    let filters = at::<T>(device, z, (&[64, 3, 3, 64], &[576, 192, 64, 1]));
+    let y = at::<C>(device, y, (&[2, 6, 6, 64], &[2304, 384, 64, 1]));
+    convolution(&image, &filters, &y)
+}
+
+fn maps<T: Element>(device: &'static Device, [x, y, _]: [u64; 3]) -> Result<(), Error> {
+    let negative: MapExpression = "(x: tensor f16) -> y { neg(x) }".parse()?;
+    let map = Map::new(&negative).input("x", &at::<T>(device, x, ROWS));
+    map.output("y", &at::<f16>(device, y, ROWS)).run()
+}
+
+/// Calls on views of other types, with one layout and at the same addresses, are other calls: the first one with a type loads its kernel,
+/// and each later one launches alone.
+#[test]
+fn law_calls_of_other_types_at_the_same_places_are_found_apart() {
+    type Call = fn(&'static Device, [u64; 3]) -> Result<(), Error>;
+    const CALLS: [(&str, [Call; 2]); 12] = [
+        ("sums", [sums::<f32>, sums::<i32>]),
+        (
+            "selections",
+            [selections::<f32, i32>, selections::<i32, i32>],
+        ),
+        (
+            "selections, indices",
+            [selections::<f32, i32>, selections::<f32, i64>],
+        ),
+        ("gathers", [gathers::<f32, i32>, gathers::<u16, i32>]),
+        ("gathers, index", [gathers::<f32, i32>, gathers::<f32, u32>]),
+        ("rotary", [rotaries::<f16, i32>, rotaries::<bf16, i32>]),
+        (
+            "rotary, positions",
+            [rotaries::<f16, i32>, rotaries::<f16, u32>],
+        ),
+        (
+            "rows in 8 bits",
+            [rows_in_8_bits::<f16>, rows_in_8_bits::<bf16>],
+        ),
+        ("by a scale", [by_a_scale::<f16>, by_a_scale::<bf16>]),
+        (
+            "convolutions",
+            [convolutions::<bf16, bf16>, convolutions::<f16, f16>],
+        ),
+        (
+            "convolutions, y",
+            [convolutions::<bf16, bf16>, convolutions::<bf16, f32>],
+        ),
+        ("maps", [maps::<f16>, maps::<bf16>]),
+    ];
+    let act = || {
+        let mut cases = 0;
+        for (name, [one, other]) in CALLS {
+            let device: &'static Device = Box::leak(Box::new(device()));
+            device.clear_module_cache();
+            let buffers = [(); 3].map(|()| buffer::<u8>(device));
+            let places = [0, 1, 2].map(|i: usize| buffers[i].address());
+            let run = |call: Call| counted(device, || call(device, places));
+            let first = run(one).unwrap();
+            assert!(loads(&first) > 0, "{name}: {first:?}");
+            match run(other) {
+                Ok(counts) => assert!(loads(&counts) > 0, "{name}: {counts:?}"),
+                // A map has the types of its expression.
+                Err(error) => assert!(name == "maps", "{name}: {error}"),
+            }
+            for call in [one, other] {
+                let again = run(call).map_or(0, |counts| loads(&counts));
+                assert_eq!(again, 0, "{name}");
+                cases += 2;
+            }
+        }
+        format!("law types found apart: {cases} cases")
+    };
+    let name = "between::law_calls_of_other_types_at_the_same_places_are_found_apart";
+    let said = said(name, "whole", act);
+    println!("{said}");
+    assert!(said.starts_with("law types found apart: "), "{said}");
 }

@@ -763,6 +763,8 @@ fn law_sums_of_columns_cost_little_more_than_their_bytes() {
 
 /// Calls on the views of an earlier call, which are found before anything is checked.
 mod found_again {
+    mod each_call;
+
     use colex_atom::Arch;
     use colex_gpu::reduce::{Reduce, ReduceFunction};
     use colex_gpu::rowwise::{RowFunction, Rowwise};

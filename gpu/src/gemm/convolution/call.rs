@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::gemm::call::{Gemm, GemmCall};
 use crate::gemm::problem::GemmElement;
 use crate::method::GemmMethod;
+use crate::recent::{self, CallKind, GivenCall};
 
 /// Computes the convolution of activations (N,H,W,C) with filters (K,R,S,C) into `y` (N,P,Q,K), at every pixel, without padding.
 /// [`Convolution`] has strides, padding, dilation and what becomes of the sums.
@@ -301,7 +302,21 @@ impl<'a, T: GemmElement, C: GemmElement> Convolution<'a, T, C> {
     ///
     /// Returns the errors of [`convolution`].
     pub fn run(&self) -> Result<(), Error> {
-        self.product()?.run()
+        let device = self.x.device();
+        let others = [self.filters.device(), self.y.device()];
+        if !others.iter().all(|other| device.is_same_device(other)) {
+            return self.product()?.run();
+        }
+        let keys = [self.x.key(), self.filters.key(), self.y.key()];
+        let [above, beside] = self.padding;
+        let numbers = [self.stride, above, beside, self.dilation];
+        let given = GivenCall {
+            kind: CallKind::Convolution,
+            views: keys.map(Some).into_iter().collect(),
+            types: [T::TY, C::TY],
+            numbers: numbers.iter().flatten().map(|n| *n as u64).collect(),
+        };
+        recent::run(device, &given, || self.product()?.run_first())
     }
 
     /// Builds and loads every kernel that this convolution takes by default with any number of images, so that a new number assembles none

@@ -98,8 +98,11 @@ fn refuse<T>(why: String) -> Result<T, Error> {
 }
 
 /// The bits of the scalar of a name in its type, or why the call does not have it.
-pub(crate) fn number(scalars: &[(String, f64)], (name, ty): (&str, Ty)) -> Result<u64, String> {
-    let Some((_, value)) = scalars.iter().find(|(known, _)| known == name) else {
+pub(crate) fn number(
+    scalars: &[(impl AsRef<str>, f64)],
+    (name, ty): (&str, Ty),
+) -> Result<u64, String> {
+    let Some((_, value)) = (scalars.iter()).find(|(known, _)| known.as_ref() == name) else {
         return Err(format!(
             "it reads the scalar {name}, which the call does not give: `.scalar(\"{name}\", ..)` does"
         ));

@@ -19,6 +19,7 @@ use crate::memory_bound::call::{
 };
 use crate::memory_bound::plan::{product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
+use crate::recent::{CallKind, GivenCall};
 use crate::reduce::call::{aligned, extents, strides};
 use crate::reduce::problem::{ReduceMode, check_mode, row_major};
 use crate::scratch::Workspace;
@@ -155,9 +156,26 @@ impl<'a, T: GemmElement> Scan<'a, T> {
     /// Returns the errors of [`cumulative_sum`].
     pub fn run(&self) -> Result<(), Error> {
         let device = self.x.device();
-        let plan = |problem: &ScanProblem| Ok(ScanPlan::fastest(problem));
-        let call = self.call(&Workspace::Kept(device), plan)?;
-        call.run_once(device)
+        device.check_same("y", self.y.device())?;
+        let given = GivenCall {
+            kind: CallKind::CumulativeSum,
+            views: [Some(self.x.key()), Some(self.y.key())]
+                .into_iter()
+                .collect(),
+            types: [T::TY; 2],
+            numbers: [self.mode as u64, self.exclusive.into()]
+                .into_iter()
+                .collect(),
+        };
+        ScanCall::run_recent(device, &given, || {
+            let mut needs_memory = false;
+            let call = self.call(&Workspace::Kept(device), |problem| {
+                let plan = ScanPlan::fastest(problem);
+                needs_memory = plan.turns != 0 && plan.parts(problem) > 1;
+                Ok(plan)
+            })?;
+            Ok((call, needs_memory))
+        })
     }
 
     /// Prepares the call, to be launched any number of times, also inside a stream capture: builds and loads its kernels, and

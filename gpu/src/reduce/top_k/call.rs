@@ -20,6 +20,7 @@ use crate::memory_bound::call::{
 };
 use crate::memory_bound::plan::{div_up, product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
+use crate::recent::{CallKind, GivenCall};
 use crate::reduce::ReduceIndex;
 use crate::reduce::call::{Written, aligned, extents, strides};
 use crate::reduce::problem::{ReduceMode, check_mode, row_major};
@@ -213,9 +214,28 @@ impl<'a, T: GemmElement> TopK<'a, T> {
     /// Returns the errors of [`top_k`].
     pub fn run(&self) -> Result<(), Error> {
         let device = self.x.device();
-        let plan = |problem: &TopKProblem| Ok(TopKPlan::fastest(problem));
-        let call = self.call(&Workspace::Kept(device), plan)?;
-        call.run_once(device)
+        for output in &self.outputs {
+            device.check_same(output.name, &output.device)?;
+        }
+        let [values, indices] = &self.outputs;
+        let keys = [self.x.key(), values.key.clone(), indices.key.clone()];
+        let given = GivenCall {
+            kind: CallKind::Selection,
+            views: keys.map(Some).into_iter().collect(),
+            types: [T::TY, indices.ty],
+            numbers: [self.mode as u64, self.smallest.into()]
+                .into_iter()
+                .collect(),
+        };
+        TopKCall::run_recent(device, &given, || {
+            let mut needs_memory = false;
+            let call = self.call(&Workspace::Kept(device), |problem| {
+                let plan = TopKPlan::fastest(problem);
+                needs_memory = plan.parts > 1;
+                Ok(plan)
+            })?;
+            Ok((call, needs_memory))
+        })
     }
 
     /// Prepares the call, to be launched any number of times, also inside a stream capture: builds and loads its kernels, and
