@@ -161,6 +161,23 @@ impl Extension for WithoutMemory {
     }
 }
 
+/// The plan and the number of elements of recent calls of a computed scale, which take their memory anew each time. What was checked
+/// depends on what the caller gives alone, but for the devices.
+#[derive(Debug)]
+struct RecentScales(Memo<(GivenCall, Option<TensorScalePlan>), (TensorScalePlan, i64)>);
+
+impl Default for RecentScales {
+    fn default() -> RecentScales {
+        RecentScales(Memo::new(256))
+    }
+}
+
+impl Extension for RecentScales {
+    fn clear(&self) {
+        self.0.clear();
+    }
+}
+
 /// The maps of a computed scale, by type and target: from the largest size to the scale, and the numbers by it.
 static COMPUTED: LazyLock<Memo<(Ty, Ty), [MapExpression; 2]>> = LazyLock::new(|| Memo::new(16));
 
@@ -297,6 +314,17 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
         plan.check(device.arch())?;
         plan.check_device(device.limits().multiprocessors)?;
         let key = (plan, self.elements(&plan, [x, q])?);
+        self.whole_of(scale, key, memory)
+    }
+
+    /// The same by a plan that was checked, of so many elements.
+    fn whole_of(
+        &self,
+        scale: &View<'a, f32>,
+        key: (TensorScalePlan, i64),
+        memory: &Workspace<'_>,
+    ) -> Result<Option<MemoryBoundCall<'a, TensorScalePlan>>, Error> {
+        let (device, plan) = (self.x.device(), key.0);
         let addresses = [self.x.bytes().0, self.q.bytes().0, scale.bytes().0];
         if plan.blocks == 1 {
             return Ok(Some(MemoryBoundCall::of(device, key, &addresses)?));
@@ -616,9 +644,25 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
                 MemoryBoundCall::run_recent_calls(device, &given, || Ok(self.prepare()?.parts))
             }
             Scales::Computed(scale, plan) => {
+                device.check_same("q", self.q.device())?;
+                device.check_same("the scale", scale.device())?;
+                let given = of_views(CallKind::ComputedScale, &[&scale.key()], [0; 2]);
+                let (given, memory) = ((given, *plan), Workspace::Kept(device));
+                let recent = device.extension::<RecentScales>();
+                if let Some(known) = recent.0.get(&given)
+                    && let Some(call) = self.whole_of(scale, *known, &memory)?
+                {
+                    return call.run_once(device);
+                }
                 // Every step is checked before the first one is launched.
-                let call = self.prepare_scale((scale, *plan), &Workspace::Kept(device))?;
-                call.run_once()
+                let call = self.prepare_scale((scale, *plan), &memory)?;
+                let whole = call.whole.as_ref();
+                let known = whole.and_then(|whole| Some((*whole.plan()?, *whole.problem()?)));
+                call.run_once()?;
+                if let Some(known) = known {
+                    recent.0.get_or_make(&given, || Ok::<_, Error>(known))?;
+                }
+                Ok(())
             }
         }
     }
