@@ -375,7 +375,7 @@ fn law_calls_of_other_types_at_the_same_places_are_found_apart() {
             [selections::<f32, i32>, selections::<f32, i64>],
         ),
         ("gathers", [gathers::<f32, i32>, gathers::<u16, i32>]),
-        ("gathers, index", [gathers::<f32, i32>, gathers::<f32, u32>]),
+        ("gathers, index", [gathers::<f32, i32>, gathers::<f32, i64>]),
         ("rotary", [rotaries::<f16, i32>, rotaries::<bf16, i32>]),
         (
             "rotary, positions",
