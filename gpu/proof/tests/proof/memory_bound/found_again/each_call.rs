@@ -572,6 +572,12 @@ fn quantisations(device: &Device) -> Result<usize, Error> {
         case!("computed", device, |at| {
             new(rows, e4m3, q, at).tensor_scale(&one[at])
         }),
+        case!("computed, x", device, |at| {
+            new(columns, e4m3, q, at).tensor_scale(&one[at])
+        }),
+        case!("computed, q", device, |at| {
+            new(rows, e4m3, q_columns, at).tensor_scale(&one[at])
+        }),
         case!("computed, scale later", device, |at| {
             new(rows, e4m3, q, at).tensor_scale(&one_later[at])
         }),
@@ -810,6 +816,52 @@ fn a_map_with_other_names_is_refused_behind_one_that_ran() -> Result<(), Error> 
         let is_refused = refused.map(|call| call.run().is_err());
         // A NaN is a scalar.
         assert_eq!(is_refused, [true, true, true, true, false, true, true]);
+    }
+    Ok(())
+}
+
+/// What is refused by a number or a view alone is refused behind a call that ran.
+#[test]
+fn a_number_that_is_refused_is_refused_behind_a_call_that_ran() -> Result<(), Error> {
+    let device = Device::simulator(Arch::Sm90a);
+    let tensors = Tensors::new(&device)?;
+    let Tensors {
+        x,
+        y,
+        q,
+        scales,
+        halves,
+        filters,
+        of_halves,
+        ..
+    } = tensors;
+    let shape: Place<'_> = (&[1, 1, 8, 8], &[64, 64, 8, 1], 0);
+    let heads = read(&device.upload(&numbers(64))?, shape)?;
+    let to_heads = Outputs::new(&device, 64)?.at(shape)?;
+    let rotary = Rotary::new(Pairing::Halves, heads, &to_heads[0]);
+    let quantise = Quantise::new(Ty::S8, x, q);
+    let [one, two] = [1, 2].map(|count| {
+        let outputs = Outputs::<f32>::new(&device, 64)?;
+        outputs.at((&[count], &[1], 0))
+    });
+    let (one, two) = (&one?[0], &two?[0]);
+    let convolution = Convolution::new(halves, filters, of_halves).padding([1, 1]);
+    let both: MapExpression = "(x: tensor f32) -> y { x } z { neg(x) }".parse()?;
+    let z = &Outputs::<f32>::new(&device, 64)?.at((&[8, 8], &[8, 1], 0))?[0];
+    let map = Map::new(&both).input("x", x).output("y", y);
+    for _ in 0..2 {
+        rotary.run()?;
+        assert!(rotary.clone().features(0).run().is_err());
+        quantise.clone().rows(scales).run()?;
+        assert!(quantise.clone().blocks(0, scales).run().is_err());
+        quantise.clone().tensor_scale(one).run()?;
+        assert!(quantise.clone().tensor_scale(two).run().is_err());
+        convolution.run()?;
+        for padding in [[[1, 9], [1, 1]], [[1, 1], [1, 9]]] {
+            assert!(convolution.clone().padding_of(padding).run().is_err());
+        }
+        map.clone().output("z", z).run()?;
+        assert!(map.clone().input("z", z).run().is_err());
     }
     Ok(())
 }
