@@ -41,9 +41,9 @@ pub(crate) struct GivenCall {
 }
 
 /// All that a caller gives, by which a call is found. It holds no device: the device holds it.
-pub(crate) trait Given: Clone + Debug + Eq + Hash + Send + Sync + 'static {}
+pub(crate) trait CallKey: Clone + Debug + Eq + Hash + Send + Sync + 'static {}
 
-impl<K: Clone + Debug + Eq + Hash + Send + Sync + 'static> Given for K {}
+impl<K: Clone + Debug + Eq + Hash + Send + Sync + 'static> CallKey for K {}
 
 /// The launches of a call in their order; those that are not kept are none.
 pub(crate) type Launches<A> = SmallVec<[Arc<Call<A>>; 2]>;
@@ -53,13 +53,13 @@ pub(crate) type Launches<A> = SmallVec<[Arc<Call<A>>; 2]>;
 #[derive(Debug)]
 pub(crate) struct RecentCalls<K, A>(Memo<K, Launches<A>>);
 
-impl<K: Given, A> Default for RecentCalls<K, A> {
+impl<K: CallKey, A> Default for RecentCalls<K, A> {
     fn default() -> RecentCalls<K, A> {
         RecentCalls(Memo::new(RECENT))
     }
 }
 
-impl<K: Given, A: Debug + Send + Sync + 'static> Extension for RecentCalls<K, A> {
+impl<K: CallKey, A: Debug + Send + Sync + 'static> Extension for RecentCalls<K, A> {
     fn clear(&self) {
         self.0.clear();
     }
@@ -70,7 +70,7 @@ impl<K: Given, A: Debug + Send + Sync + 'static> Extension for RecentCalls<K, A>
 /// # Errors
 ///
 /// Returns the errors of `make`, and the device's error if a launch fails.
-pub(crate) fn run<K: Given, A: Debug + Send + Sync + 'static>(
+pub(crate) fn run<K: CallKey, A: Debug + Send + Sync + 'static>(
     device: &Device,
     given: &K,
     make: impl FnOnce() -> Result<Launches<A>, Error>,

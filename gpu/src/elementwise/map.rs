@@ -61,7 +61,7 @@ pub struct Map<'a> {
 
 /// What tells the tensors of maps apart.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct GivenTensor {
+struct MapTensorKey {
     name: Arc<str>,
     element: &'static str,
     key: ViewKey,
@@ -74,7 +74,7 @@ struct GivenMap {
     expression: MapExpression,
     /// As bits.
     scalars: SmallVec<[(Arc<str>, u64); 2]>,
-    tensors: SmallVec<[GivenTensor; 4]>,
+    tensors: SmallVec<[MapTensorKey; 4]>,
 }
 
 fn refuse<T>(why: String) -> Result<T, Error> {
@@ -329,7 +329,7 @@ impl<'a> Map<'a> {
     /// What the caller gives, by which a map is found that ran before.
     fn given(&self) -> GivenMap {
         let scalars = self.scalars.iter();
-        let tensors = self.tensors.iter().map(|given| GivenTensor {
+        let tensors = self.tensors.iter().map(|given| MapTensorKey {
             name: given.name.clone(),
             element: given.element,
             key: given.key.clone(),

@@ -14,7 +14,7 @@ use colex_tensor::{Arg, TensorKernel};
 
 use crate::calls::{Addresses, Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
 use crate::error::{Error, disjoint};
-use crate::recent::{self, Given};
+use crate::recent::{self, CallKey};
 use crate::scratch::{self, Piece, WordKind, Workspace};
 
 use super::traffic::{Traffic, explained};
@@ -381,7 +381,7 @@ impl<P: MemoryBoundPlan> MemoryBoundCall<'_, P> {
     /// Returns the errors of `make`, and the device's error if a launch fails.
     pub(crate) fn run_recent(
         device: &Device,
-        given: &impl Given,
+        given: &impl CallKey,
         make: impl FnOnce() -> Result<(Self, bool), Error>,
     ) -> Result<(), Error> {
         recent::run(device, given, || {
@@ -399,7 +399,7 @@ impl<P: MemoryBoundPlan> MemoryBoundCall<'_, P> {
     /// Returns the errors of `make`, and the device's error if a launch fails.
     pub(crate) fn run_recent_calls(
         device: &Device,
-        given: &impl Given,
+        given: &impl CallKey,
         make: impl FnOnce() -> Result<Vec<Self>, Error>,
     ) -> Result<(), Error> {
         recent::run(device, given, || {

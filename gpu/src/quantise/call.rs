@@ -317,7 +317,7 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
         self.whole_of(scale, key, memory)
     }
 
-    /// The same by a plan that was checked, of so many elements.
+    /// The same by a plan that was checked, of a number of elements.
     fn whole_of(
         &self,
         scale: &View<'a, f32>,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use colex_atom::{CopyAtom, Route, Space as At};
 
-use crate::lane::known::Known;
+use crate::lane::known::ProcessMemo;
 use crate::lane::plan::Routes;
 use crate::machine::exec::Exec;
 use crate::machine::port::Accessor;
@@ -17,7 +17,7 @@ use colex_ir::{CopyArgs, End, Reg, Space};
 const ROW: usize = 16;
 
 /// The routes of rows, by name and spaces.
-static ROUTES: Known<(String, [At; 2]), Routes> = Known::new();
+static ROUTES: ProcessMemo<(String, [At; 2]), Routes> = ProcessMemo::new();
 
 impl Exec<'_, '_, '_> {
     /// The row's routes in values of 16 bits, made when first asked for.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use colex_atom::{GmmaOptions, MmaAtom};
 
-use crate::lane::known::Known;
+use crate::lane::known::ProcessMemo;
 use crate::lane::plan::{MmaOperand, Plan, Words};
 use crate::machine::exec::{Exec, Flow};
 use crate::report::fault::{Fault, FaultKind};
@@ -12,7 +12,7 @@ use crate::state::warp::{FULL, lanes};
 use colex_ir::{Reg, ScaleD};
 
 /// The tables of rows, by name and options.
-static PLANS: Known<(String, GmmaOptions), Plan> = Known::new();
+static PLANS: ProcessMemo<(String, GmmaOptions), Plan> = ProcessMemo::new();
 
 impl<'k> Exec<'_, '_, 'k> {
     /// The tables of the row, made when first asked for.

@@ -9,11 +9,11 @@ const MOST: usize = 256;
 
 /// Values by what determines them. Once there are [`MOST`] it begins anew.
 #[derive(Debug)]
-pub(crate) struct Known<K, V>(LazyLock<Mutex<HashMap<K, Arc<V>>>>);
+pub(crate) struct ProcessMemo<K, V>(LazyLock<Mutex<HashMap<K, Arc<V>>>>);
 
-impl<K: Eq + Hash, V> Known<K, V> {
+impl<K: Eq + Hash, V> ProcessMemo<K, V> {
     pub(crate) const fn new() -> Self {
-        Known(LazyLock::new(Mutex::default))
+        ProcessMemo(LazyLock::new(Mutex::default))
     }
 
     /// The value of a key, computed if it is not known.
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn a_value_is_computed_once_and_an_error_each_time() {
-        let known = Known::<usize, usize>::new();
+        let known = ProcessMemo::<usize, usize>::new();
         let get = |key: usize, value: Result<usize, &'static str>| {
             let mut computed = false;
             let found = known.get(key, || {

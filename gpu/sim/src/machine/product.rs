@@ -6,7 +6,7 @@ use colex_atom::{FloatFormat, GmmaDescriptor, Major, Ty, Value};
 
 use super::Machine;
 use super::port::Accessor;
-use crate::lane::known::Known;
+use crate::lane::known::ProcessMemo;
 use crate::lane::plan::Words;
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::block::{Group, SHARED_BASE};
@@ -185,7 +185,7 @@ impl Machine<'_, '_> {
 }
 
 /// Where tiles lie, by descriptor, extents, width and major.
-static PLACES: Known<(u64, usize, usize, usize, bool), Places> = Known::new();
+static PLACES: ProcessMemo<(u64, usize, usize, usize, bool), Places> = ProcessMemo::new();
 
 /// An operand in shared memory.
 #[derive(Clone, Copy)]
