@@ -140,16 +140,27 @@ fn a_device_tells_its_rates() {
             beta: false,
             gated: false,
         };
-        let problem = GemmProblem::new(5552, 960, 6744);
-        let plan = GemmPlan::alternatives(&problem, operands, &device)[0];
-        let (memory, tile) = (rates.memory(), plan.tile);
-        format!("{memory} {} {} {tile:?}", rates.bus, rates.clock)
+        let plans = (1..=64).map(|rows| {
+            let problem = GemmProblem::new(100 * rows, 960, 6744);
+            GemmPlan::alternatives(&problem, operands, &device)[0].to_string()
+        });
+        let plans: Vec<String> = plans.collect();
+        let memory = rates.memory();
+        format!(
+            "{memory} {} {}; {}",
+            rates.bus,
+            rates.clock,
+            plans.join("; ")
+        )
     };
-    let h200 = "4916736 6144 1980000 [128, 256, 64]";
-    let h100 = "3352320 5120 1980000 [128, 128, 64]";
-    for (scene, told) in [("whole", h200), ("h100", h100), ("rateless", h200)] {
-        assert_eq!(said("a_device_tells_its_rates", scene, act), told);
-    }
+    let scenes = ["whole", "h100", "rateless"];
+    let [h200, h100, rateless] = scenes.map(|scene| said("a_device_tells_its_rates", scene, act));
+    assert_eq!(h200, rateless);
+    let (rates, plans) = h200.split_once("; ").expect("plans");
+    assert_eq!(rates, "4916736 6144 1980000");
+    let (rates, others) = h100.split_once("; ").expect("plans");
+    assert_eq!(rates, "3352320 5120 1980000");
+    assert_ne!(plans, others);
 }
 
 /// Groups of threads take rows of 65536 numbers in turn on an H200, and a cluster has one after the other on an H100, whose memory is

@@ -1,5 +1,7 @@
 //! Instructions from registers to registers.
 
+use std::borrow::Cow;
+
 use crate::lane::bits::{Lanes, lanes};
 use crate::lane::convert::Cvt;
 use crate::lane::lanewise::MANY;
@@ -131,11 +133,11 @@ impl Exec<'_, '_, '_> {
     }
 
     /// An operand without a copy of a register's lanes.
-    fn operand(&self, operand: Operand, ty: Type, mask: u32) -> Result<Held<'_>, Fault> {
+    fn operand(&self, operand: Operand, ty: Type, mask: u32) -> Result<Cow<'_, Lanes>, Fault> {
         Ok(match operand {
-            Operand::Reg(reg) if reg.ty != RegType::Pred => Held::Register(self.reg(reg, mask)?),
+            Operand::Reg(reg) if reg.ty != RegType::Pred => Cow::Borrowed(self.reg(reg, mask)?),
             Operand::Reg(_) | Operand::Int(_) | Operand::Float(_) | Operand::Special(_) => {
-                Held::Computed(self.value(operand, ty, mask)?)
+                Cow::Owned(self.value(operand, ty, mask)?)
             }
         })
     }
@@ -177,7 +179,7 @@ impl Exec<'_, '_, '_> {
         };
         let f = f.ok_or_else(|| self.unsupported(format_args!("{} of {ty}", op.ptx())))?;
         let a = self.operand(a, ty, mask)?;
-        let a = a.lanes();
+        let a = &*a;
         let values = if scalar != ty {
             in_halves(|half| (f.all)(&half(a)))
         } else if mask.count_ones() < MANY {
@@ -205,7 +207,7 @@ impl Exec<'_, '_, '_> {
         let f = f.ok_or_else(|| self.unsupported(format_args!("{} of {ty}", op.ptx())))?;
         let a = self.operand(a, ty, mask)?;
         let b = self.operand(b, op.second(ty), mask)?;
-        let (a, b) = (a.lanes(), b.lanes());
+        let (a, b) = (&*a, &*b);
         let values = if scalar != ty {
             in_halves(|half| (f.all)(&half(a), &half(b)))
         } else if mask.count_ones() < MANY {
@@ -235,7 +237,7 @@ impl Exec<'_, '_, '_> {
         let a = self.operand(a, ta, mask)?;
         let b = self.operand(b, tb, mask)?;
         let c = self.operand(c, tc, mask)?;
-        let (a, b, c) = (a.lanes(), b.lanes(), c.lanes());
+        let (a, b, c) = (&*a, &*b, &*c);
         let keep = low(d.ty.bits());
         let values = if scalar != ty {
             in_halves(|half| (f.all)(&half(a), &half(b), &half(c)))
@@ -264,7 +266,7 @@ impl Exec<'_, '_, '_> {
         let [a, b] = operands;
         let a = self.operand(a, ty, mask)?;
         let b = self.operand(b, ty, mask)?;
-        let (a, b) = (a.lanes(), b.lanes());
+        let (a, b) = (&*a, &*b);
         let holds = if mask.count_ones() < MANY {
             let bit = |lane: usize| u32::from((f.one)(a[lane], b[lane])) << lane;
             lanes(mask).fold(0, |holds, lane| holds | bit(lane))
@@ -316,21 +318,6 @@ impl Exec<'_, '_, '_> {
         }
         let values = map(|lane| one(lane).unwrap_or(0), mask);
         self.set(d, mask, &values)
-    }
-}
-
-/// The value of an operand in each lane.
-enum Held<'r> {
-    Register(&'r Lanes),
-    Computed(Lanes),
-}
-
-impl Held<'_> {
-    fn lanes(&self) -> &Lanes {
-        match self {
-            Held::Register(lanes) => lanes,
-            Held::Computed(lanes) => lanes,
-        }
     }
 }
 
