@@ -8,7 +8,7 @@ use colex_tiled::{Operand, TiledMma};
 use super::batch::BatchForm;
 use super::epilogue::direct::Direct;
 use super::epilogue::sm80;
-use super::epilogue::terms::KernelEpilogue;
+use super::epilogue::terms::{EarlyTerms, KernelEpilogue};
 use super::family::{GemmFamily, MOST_STAGES, Numbers};
 use super::groups::tiles::{self, BlockWork};
 use super::operand::OperandPipeline;
@@ -158,7 +158,8 @@ fn build(
         sm80::store(&mut k, plan, &mma, &acc, (&c, [m, n]), &terms)?;
     } else {
         let thread = k.thread();
-        Direct::new(plan, &mma)?.store(&mut k, plan, &acc, (&c, &[m, n]), &thread, &terms);
+        let terms = (&terms, &EarlyTerms::default());
+        Direct::new(plan, &mma)?.store(&mut k, plan, &acc, (&c, &[m, n]), &thread, terms);
     }
     k.finish()
 }

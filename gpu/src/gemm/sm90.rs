@@ -48,6 +48,9 @@ const BESIDE_SUMS: i64 = BESIDE_WGMMA as i64;
 /// The registers that the consumers' threads need beside all their accumulators, where `setmaxnreg` gives them more than at entry.
 const BESIDE_ALL_SUMS: i64 = 48;
 
+/// The registers beside these that stay free where a thread holds what the epilogue has loaded for the first part during the main loop.
+const BESIDE_EARLY_TERMS: i64 = 16;
+
 /// The registers that a thread needs beside what it loads or accumulates where several blocks share a multiprocessor: with fewer,
 /// ptxas 12.9 spills a few in some of the plans.
 const BESIDE_LOADS: i64 = 40;
@@ -1674,6 +1677,10 @@ impl WarpSpecializedKernel<'_> {
             };
             let is_early = k.both(is_fetched, is_known);
             k.if_(is_early, |k| epilogue.fetch(k, &at, terms));
+            // Where registers are free, they are under way during the main loop: they take longer than the last products.
+            let loads_before = awaited.is_none()
+                && epilogue.registers_of_early(terms) + BESIDE_EARLY_TERMS <= room_beside_sums(self.plan);
+            let early = loads_before.then(|| epilogue.load_early(k, &at, 0, terms));
             if let Some(turns) = &turns {
                 turns.take(k);
             }
@@ -1700,14 +1707,15 @@ impl WarpSpecializedKernel<'_> {
                     k.wgmma_wait(1);
                     // The previous stage has been consumed: release it.
                     consumer.release_behind(k, &stage, step);
-                })
+                });
+                // The other consumer's products may follow the last ones of this tile, which still run.
+                if let Some(turns) = &turns {
+                    k.if_(item.is_followed, |k| turns.pass(k));
+                }
             };
             match &self.width {
                 Some(width) => self.by_width(k, width, &mainloop),
                 None => mainloop(k, None),
-            }
-            if let Some(turns) = &turns {
-                k.if_(item.is_followed, |k| turns.pass(k));
             }
             let part = TilePart {
                 number: &item.part,
@@ -1718,10 +1726,11 @@ impl WarpSpecializedKernel<'_> {
                 // While the last products run.
                 k.if_(Builder::not(item.is_whole), |k| fixup.count(k, &part));
             }
-            // While the last products run. A tensor with flags is not there yet.
-            let early = match &awaited {
-                Some(_) => EarlyTerms::default(),
-                None => epilogue.load_early(k, &at, 0, terms),
+            // While the last products run, if not before. A tensor with flags is not there yet.
+            let early = match (&awaited, early) {
+                (Some(_), _) => EarlyTerms::default(),
+                (None, Some(early)) => early,
+                (None, None) => epilogue.load_early(k, &at, 0, terms),
             };
             k.wgmma_wait(0);
             consumer.release_rest(k, &item.steps);

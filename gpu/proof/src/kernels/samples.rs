@@ -979,6 +979,9 @@ fn with_epilogues() -> Result<Vec<Sample>, Error> {
             let plain = GemmPlan::candidates(operands, arch);
             in_parts = plain.iter().copied().find(|plan| plan.split > 1);
             own = GemmPlan::candidates_with_epilogue(operands, arch);
+            // All widths have the kernel of the widest.
+            let of_one = GemmPlan::candidates_of_one_with_epilogue(operands, arch).into_iter();
+            own.extend(of_one.filter(|plan| plan.columns != 0 && plan.columns == plan.tile[1]));
             own.retain(|plan| !plain.contains(plan));
             Ok(plain[0])
         })?;

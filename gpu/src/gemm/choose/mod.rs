@@ -24,7 +24,7 @@ use crate::method::GemmMethod;
 use colex_sched::pipeline::Schedule;
 use colex_tiled::Operand;
 
-use list::{GATED, IN_WIDTHS, MAPPED, Row, UNMAPPED, WITH_EPILOGUE};
+use list::{EPILOGUE_IN_WIDTHS, GATED, IN_WIDTHS, MAPPED, Row, UNMAPPED, WITH_EPILOGUE};
 pub(in crate::gemm) use tune::tuned;
 
 /// The most stages that a plan of the list has: more hide no latency.
@@ -112,7 +112,7 @@ impl GemmPlan {
     }
 
     /// Returns the plans that a call of one product without an epilogue chooses among: the [`candidates`](Self::candidates), with kernels for
-    /// [several widths](Self::columns) in the places of six of them where they are measured. Plans that differ in their columns alone have
+    /// [several widths](Self::columns) in the places of eight of them where they are measured. Plans that differ in their columns alone have
     /// one kernel, and all of them have at most 24.
     ///
     /// ```
@@ -132,6 +132,27 @@ impl GemmPlan {
         GemmPlan::listed(operands, arch, ListKind::One)
     }
 
+    /// Returns the plans that a call of one product with an epilogue chooses among: the
+    /// [`candidates_with_epilogue`](Self::candidates_with_epilogue), with kernels for [several widths](Self::columns) in the places of five of
+    /// them where they are measured. Their widths are those whose columns C goes through shared memory in whole parts of.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::kernels::Major;
+    /// use colex_gpu::kernels::gemm::{GemmPlan, Operands};
+    ///
+    /// let majors = [Major::Second; 3];
+    /// let operands = Operands { ab: Ty::Bf16, c: Ty::Bf16, majors, vectors: [8; 3], beta: false, gated: false };
+    /// let plans = GemmPlan::candidates_of_one_with_epilogue(operands, Arch::Sm90a);
+    /// let columns = plans.iter().map(|plan| plan.columns).filter(|columns| *columns != 0);
+    /// let wide = [256, 224, 192, 160, 192, 160, 128];
+    /// let in_turn = [192, 176, 160, 144, 128, 112];
+    /// assert_eq!(columns.collect::<Vec<i64>>(), [&wide[..], &in_turn, &in_turn, &[128, 96]].concat());
+    /// ```
+    pub fn candidates_of_one_with_epilogue(operands: Operands, arch: Arch) -> Vec<GemmPlan> {
+        GemmPlan::listed(operands, arch, ListKind::OneWithEpilogue)
+    }
+
     fn listed(operands: Operands, arch: Arch, kind: ListKind) -> Vec<GemmPlan> {
         if operands != operands.possible() {
             return Vec::new();
@@ -143,8 +164,16 @@ impl GemmPlan {
             GemmMethod::Hopper => match kind {
                 _ if operands.gated && is_stored_along_n(&operands) => &GATED,
                 ListKind::One if has_widths(&operands) => &IN_WIDTHS,
-                ListKind::WithEpilogue if is_stored_along_n(&operands) => &WITH_EPILOGUE,
-                ListKind::Plain | ListKind::One | ListKind::WithEpilogue => &MAPPED,
+                ListKind::OneWithEpilogue if has_widths(&operands) => &EPILOGUE_IN_WIDTHS,
+                ListKind::WithEpilogue | ListKind::OneWithEpilogue
+                    if is_stored_along_n(&operands) =>
+                {
+                    &WITH_EPILOGUE
+                }
+                ListKind::Plain
+                | ListKind::One
+                | ListKind::WithEpilogue
+                | ListKind::OneWithEpilogue => &MAPPED,
             },
             GemmMethod::Ampere if operands.ab.bits() == 16 && takes_hopper(operands.ab, arch) => {
                 &UNMAPPED
@@ -152,8 +181,14 @@ impl GemmPlan {
             _ => return vec![usual],
         };
         let plans = rows.iter().flat_map(|row| row.plans(operands, arch));
+        let is_of_parts = |plan: &GemmPlan| match kind {
+            ListKind::Plain | ListKind::One => true,
+            ListKind::WithEpilogue | ListKind::OneWithEpilogue => {
+                plan.columns == 0 || plan.columns % plan.part_columns() == 0
+            }
+        };
         plans
-            .filter(|plan| plan.check_kernel(arch).is_ok())
+            .filter(|plan| is_of_parts(plan) && plan.check_kernel(arch).is_ok())
             .collect()
     }
 }
@@ -166,6 +201,8 @@ enum ListKind {
     One,
     /// Of products with an epilogue of the caller.
     WithEpilogue,
+    /// Of one product with an epilogue of the caller.
+    OneWithEpilogue,
 }
 
 impl ListKind {
@@ -175,8 +212,8 @@ impl ListKind {
         match (problem.epilogue, is_one) {
             (None, true) => ListKind::One,
             (None, false) => ListKind::Plain,
-            // Kernels for several widths take an epilogue too. On an H200 they made nothing faster on average: see PERFORMANCE.md.
-            (Some(_), _) => ListKind::WithEpilogue,
+            (Some(_), true) => ListKind::OneWithEpilogue,
+            (Some(_), false) => ListKind::WithEpilogue,
         }
     }
 }
@@ -342,8 +379,9 @@ mod h200 {
     pub(super) const STEP: f64 = 4.33;
     /// The part of a step more where the blocks of a cluster along M or N wait for each other.
     pub(super) const CLUSTER: f64 = 0.0034;
-    /// The part of a step that is left where four blocks along N share the rows of A: of 12 products on an H200, tiles of 128 rows in such
-    /// clusters took 0.87 of the model's time before, and those in clusters of two 0.95.
+    /// The part of a step that is left where four blocks along N share rows of A that begin between lines: of 12 products on an H200, tiles of
+    /// 128 rows in such clusters took 0.87 of the model's time before, and those in clusters of two 0.95. Where the rows begin at lines, 26 times
+    /// of 21 products were 1.01 of the model's, beside those of other plans.
     pub(super) const FOUR_ALONG_N: f64 = 0.94;
     /// Bytes of the second-level cache in a clock, for all multiprocessors together, for each bit of the memory's bus.
     pub(super) const CACHE: f64 = 9068.0 / 6144.0;
@@ -381,6 +419,10 @@ mod h200 {
     /// Clocks more for each tile of a kernel for several widths: the median of 90 shapes on an H200, of tiles of 192 columns beside a kernel
     /// of that width alone. And of one whose blocks may add parts, also for a tile that has K whole: of 20 products with a K of 88 to 1128.
     pub(super) const WIDTHS: [f64; 2] = [190.0, 1100.0];
+    /// The same where consumers take tiles in turn, of which one stores while the other multiplies: the times as many clocks of an epilogue,
+    /// the clocks of it for each element of the columns that the tile has not, and the clocks of each main loop. Of 117 products on an H200,
+    /// these choose such a kernel 22 times, and it was faster 18 times.
+    pub(super) const WIDTHS_IN_TURN: [f64; 3] = [2.0, 0.1, 200.0];
     /// Microseconds more where a block of such a kernel adds two parts: about the median of five products on an H200, 0.3 to 5.7 us, by
     /// blocks of 192 rows that wrote the columns of the widest tile.
     pub(super) const WIDTHS_IN_PARTS: f64 = 3.5;
@@ -454,37 +496,50 @@ impl GemmPlan {
     /// Returns what the model says of the plan for a problem on a device.
     pub(crate) fn cost(&self, problem: &GemmProblem, machine: Machine) -> PlanCost {
         if self.columns == 0 {
-            return self.cost_of_tiles(problem, machine);
+            return self.cost_of_tiles(problem, machine, [0.0; 2]);
         }
         let [m, n] = self.computed();
         let narrow = GemmPlan {
             tile: [m, n, self.tile[2]],
             ..*self
         };
-        let mut cost = narrow.cost_of_tiles(problem, machine);
         let mut clocks = h200::WIDTHS[usize::from(self.split > 1)];
-        if let Some(part) = columns(&self.launched()) {
+        let has_own = problem.epilogue.is_some();
+        let part = if has_own {
+            Some(self.part_columns())
+        } else {
+            columns(&self.launched())
+        };
+        if let Some(part) = part {
             let is_along_n = self.launched().operands.major(Operand::C) == Major::Second;
-            if is_along_n && self.has_short_parts() {
+            if is_along_n && (has_own || self.has_short_parts()) {
                 clocks += h200::HALF_LINES * (m * n) as f64;
             }
             clocks += h200::TAIL * (m * (n % part)) as f64;
         }
-        cost.epilogue += clocks / machine.clocks;
+        let more = match self.schedule {
+            Schedule::Cooperative => [clocks, 0.0],
+            Schedule::Pingpong => {
+                let [times, absent, of_mainloop] = h200::WIDTHS_IN_TURN;
+                let absent = absent * (m * (self.tile[1] - n)) as f64;
+                [times * clocks + absent, of_mainloop]
+            }
+        };
+        let mut cost = narrow.cost_of_tiles(problem, machine, more);
         if self.divided_tiles(problem) > 0 {
             cost.parts += h200::WIDTHS_IN_PARTS;
         }
         cost
     }
 
-    /// The cost of the tiles that the plan has.
-    fn cost_of_tiles(&self, problem: &GemmProblem, machine: Machine) -> PlanCost {
+    /// The cost of the tiles that the plan has: `more` are the clocks more of the epilogue of each tile, and of its main loop.
+    fn cost_of_tiles(&self, problem: &GemmProblem, machine: Machine, more: [f64; 2]) -> PlanCost {
         let (problem, _) = self.seen(problem);
         if self.operands.gated {
             return self.cost_of_both(&problem, machine);
         }
         let mut cost = match self.method {
-            GemmMethod::Hopper => self.launched().cost_of_hopper(&problem, machine),
+            GemmMethod::Hopper => self.launched().cost_of_hopper(&problem, machine, more),
             GemmMethod::Gemv => self.launched().cost_of_gemv(&problem, machine),
             _ => self.cost_of_blocks(&problem, machine),
         };
@@ -544,7 +599,12 @@ impl GemmPlan {
         one.cost(&all, machine)
     }
 
-    fn cost_of_hopper(&self, problem: &GemmProblem, machine: Machine) -> PlanCost {
+    fn cost_of_hopper(
+        &self,
+        problem: &GemmProblem,
+        machine: Machine,
+        [more, of_mainloop]: [f64; 2],
+    ) -> PlanCost {
         let [bm, bn, bk] = self.tile.map(|n| n as f64);
         let [cm, cn, ck] = self.cluster;
         let up = |extent: i64, tile: i64, blocks: i64| {
@@ -626,7 +686,7 @@ impl GemmPlan {
         if cm * cn > 1 {
             step *= 1.0 + h200::CLUSTER;
         }
-        if cn == 4 {
+        if cn == 4 && begins[0] > 0 {
             step *= h200::FOUR_ALONG_N;
         }
         let elements = bm * bn / ck as f64;
@@ -696,8 +756,9 @@ impl GemmPlan {
         };
         let [formula, delay] = [formula, delay].map(|each| elements * each * in_tiles);
         if self.schedule == Schedule::Pingpong {
-            let own = h200::PINGPONG[usize::from(self.has_short_parts())] * epilogue + formula;
-            let mainloop = steps as f64 * step + delay;
+            let own =
+                h200::PINGPONG[usize::from(self.has_short_parts())] * epilogue + formula + more;
+            let mainloop = steps as f64 * step + delay + of_mainloop;
             let rounds = rounds(whole).max(1) as f64;
             // Two consumers take turns, and each has a main loop and an epilogue for every other tile. All main loops follow each
             // other, and nothing hides the last epilogue; both epilogues at once are no faster than one of both.
@@ -707,7 +768,7 @@ impl GemmPlan {
                 .max(rounds * (epilogue + formula));
             epilogue = all / rounds - steps as f64 * step;
         } else {
-            epilogue += formula;
+            epilogue += formula + more;
         }
         let mut sum = 0.0;
         if ck > 1 {
@@ -1728,7 +1789,8 @@ mod tests {
                         epilogue: Some(EpilogueWork::default()),
                         ..problem
                     };
-                    let kept = GemmPlan::candidates_with_epilogue(operands, Arch::Sm90a);
+                    let kept =
+                        GemmPlan::candidates_of_one_with_epilogue(operands, Arch::Sm90a);
                     (problem, kept)
                 }
             };

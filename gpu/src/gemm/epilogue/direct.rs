@@ -10,6 +10,9 @@ use colex_tensor::{AtThread, Builder, Error, Fragment, Index, Tensor};
 /// The most elements that a thread stores at once.
 const PART: i64 = 32;
 
+/// The most elements of a thread for which it loads what the epilogue reads before it multiplies: the registers of all tensors hold few then.
+pub(crate) const MOST_EARLY: i64 = 8;
+
 /// The number of elements that a thread stores at once: whole modes of its accumulators, and the part of the next mode
 /// that fits.
 fn part(acc: &Fragment) -> i64 {
@@ -52,7 +55,33 @@ impl Direct {
         k.copy_in_bounds(&self.copy, out, to);
     }
 
-    /// Stores what the epilogue makes of tile `at`'s accumulators, those of each right factor: each thread its own elements.
+    /// A thread's elements of a matrix in tile `at`, in the order of the accumulators for both orders of C: (MMA, MMA_M, MMA_N).
+    fn own(&self, plan: &GemmPlan, matrix: &Tensor, at: &[Index; 2], thread: &Index) -> Tensor {
+        let tile = matrix.local_tile((plan.tile[0], plan.tile[1]), at);
+        self.mma.at(thread).partition(&tile, Operand::C)
+    }
+
+    /// Loads a thread's elements of what the epilogue reads in tile `at`, if they are few. Otherwise [`store`](Self::store) loads them, part by part.
+    pub(crate) fn load_early(
+        &self,
+        k: &mut Builder,
+        plan: &GemmPlan,
+        (c, at): (&Tensor, &[Index; 2]),
+        thread: &Index,
+        terms: &Terms,
+    ) -> EarlyTerms {
+        let elements = self.own(plan, c, at, thread).layout().size();
+        if elements > MOST_EARLY {
+            return EarlyTerms::default();
+        }
+        let in_one = Layout::new((elements, 1), (1, elements));
+        let in_one = in_one.expect("positive extents make a layout");
+        let part = |matrix: &Tensor| self.own(plan, matrix, at, thread).compose(&in_one);
+        terms.load_all(k, &|matrix| part(matrix).at(1, 0))
+    }
+
+    /// Stores what the epilogue makes of tile `at`'s accumulators, those of each right factor: each thread its own elements. `early` is what
+    /// the thread has loaded for all of them.
     pub(crate) fn store(
         &self,
         k: &mut Builder,
@@ -60,7 +89,7 @@ impl Direct {
         acc: &[Fragment],
         (c, at): (&Tensor, &[Index; 2]),
         thread: &Index,
-        terms: &Terms,
+        (terms, early): (&Terms, &EarlyTerms),
     ) {
         // A few elements at a time, so that the old and the new elements of C are live only briefly.
         let all = &acc[0];
@@ -69,10 +98,7 @@ impl Direct {
         let by_part = Layout::new((part, parts), (1, part));
         let by_part = by_part.expect("positive extents make a layout");
         let whole = |matrix: &Tensor| {
-            let tile = matrix.local_tile((plan.tile[0], plan.tile[1]), at);
-            // In the order of the accumulators, for both orders of C: (MMA, MMA_M, MMA_N).
-            let own = self.mma.at(thread).partition(&tile, Operand::C);
-            own.compose(&by_part) // (values of a part, parts)
+            self.own(plan, matrix, at, thread).compose(&by_part) // (values of a part, parts)
         };
         let to = whole(c);
         for i in 0..parts {
@@ -85,7 +111,7 @@ impl Direct {
                 old
             });
             let part = |matrix: &Tensor| whole(matrix).at(1, i);
-            let out = terms.finish(k, (&sums, old.as_ref(), &EarlyTerms::default()), &part);
+            let out = terms.finish(k, (&sums, old.as_ref(), early), &part);
             k.copy_in_bounds(&self.copy, &out, &to);
         }
     }

@@ -3,7 +3,7 @@
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
 use super::awaited::AwaitedFlags;
-use super::direct::Direct;
+use super::direct::{Direct, MOST_EARLY};
 use super::terms::{EarlyTerms, Terms};
 use crate::gemm::batch::BatchForm;
 use crate::gemm::groups::tiles::Span;
@@ -99,9 +99,13 @@ pub(crate) fn columns(plan: &GemmPlan) -> Option<i64> {
 }
 
 /// The columns of a part where the caller gives the epilogue of a kernel for several widths: of at most 64 bytes, so that a tile may have
-/// more widths that are whole parts.
+/// more widths that are whole parts, and of 32 where the main loop of another consumer hides that they are more.
 pub(crate) fn own_columns(plan: &GemmPlan) -> Option<i64> {
-    let most = 64 * 8 / i64::from(plan.operands.c.bits());
+    let bytes = match plan.schedule {
+        Schedule::Cooperative => 64,
+        Schedule::Pingpong => 32,
+    };
+    let most = bytes * 8 / i64::from(plan.operands.c.bits());
     columns(plan).map(|columns| columns.min(most))
 }
 
@@ -481,7 +485,21 @@ impl ThreadEpilogue<'_> {
             StorePath::Staged(staged) if part < self.parts(staged) => {
                 terms.load_early(k, &|matrix| self.own(staged, matrix, (at, part)))
             }
+            StorePath::Direct(of_c) if part == 0 => {
+                let (c, direct) = &**of_c;
+                let c = c.fixed_behind(&at.product);
+                direct.load_early(k, self.plan, (&c, &at.at), &self.thread, terms)
+            }
             StorePath::Staged(_) | StorePath::Direct(_) => EarlyTerms::default(),
+        }
+    }
+
+    /// The registers that hold what [`load_early`](Self::load_early) loads, at most: of each vector, an element for each of the
+    /// thread's columns of a part, or all elements of each tensor where they are few.
+    pub(crate) fn registers_of_early(&self, terms: &Terms) -> i64 {
+        match self.end {
+            StorePath::Staged(staged) => terms.vectors() * (staged.columns / 4).max(2),
+            StorePath::Direct(_) => terms.reads() * MOST_EARLY,
         }
     }
 
@@ -524,7 +542,7 @@ impl ThreadEpilogue<'_> {
         early: &EarlyTerms,
     ) {
         match self.end {
-            StorePath::Direct(of_c) => self.store_rows(k, of_c, acc, at, terms),
+            StorePath::Direct(of_c) => self.store_rows(k, of_c, acc, at, (terms, early)),
             StorePath::Staged(staged) => {
                 let whole = |k: &mut Builder| {
                     let mut next = EarlyTerms::default();
@@ -556,7 +574,7 @@ impl ThreadEpilogue<'_> {
                 };
                 match staged.by_threads.as_ref().filter(|_| at.rows.is_some()) {
                     Some(of_c) => k.if_else(at.is_inside, whole, |k| {
-                        self.store_rows(k, of_c, acc, at, terms);
+                        self.store_rows(k, of_c, acc, at, (terms, &EarlyTerms::default()));
                     }),
                     None => whole(k),
                 }
@@ -571,7 +589,7 @@ impl ThreadEpilogue<'_> {
         (c, direct): &(Tensor, Direct),
         acc: &[Fragment],
         place: &TilePlace,
-        terms: &Terms,
+        terms: (&Terms, &EarlyTerms),
     ) {
         let c = match &place.rows {
             Some(Span { first, end }) => &c.narrow(0, first, end),

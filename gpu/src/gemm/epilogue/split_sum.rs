@@ -20,7 +20,7 @@ use colex_tiled::Operand;
 
 use super::convert::{sum_register, sum_type};
 use super::direct::Direct;
-use super::terms::{KernelEpilogue, TermTensor};
+use super::terms::{EarlyTerms, KernelEpilogue, TermTensor};
 use crate::gemm::batch::{BatchForm, BatchTiles};
 use crate::gemm::groups::tiles::larger;
 use crate::gemm::plan::{Division, GemmPlan, LEAST_STEPS, MOST_FIXUP};
@@ -461,7 +461,8 @@ pub(crate) fn build(
     let store = |k: &mut Builder| {
         let Some(exchange) = &exchange else {
             let totals = totals(k);
-            direct.store(k, &slice, &totals, (&c, &at), &thread, &terms);
+            let early = EarlyTerms::default();
+            direct.store(k, &slice, &totals, (&c, &at), &thread, (&terms, &early));
             return;
         };
         let part = |matrix: &Tensor| {

@@ -578,6 +578,18 @@ impl Terms {
         terms
     }
 
+    /// The tensors that are read by the threads.
+    pub(crate) fn reads(&self) -> i64 {
+        let is_tensor = |term: &&Term| matches!(term, Term::Tensor(_));
+        self.terms.iter().filter(is_tensor).count() as i64
+    }
+
+    /// Those with one element per row or per column.
+    pub(crate) fn vectors(&self) -> i64 {
+        let is_vector = |term: &&Term| matches!(term, Term::Tensor(matrix) if matrix.is_vector());
+        self.terms.iter().filter(is_vector).count() as i64
+    }
+
     /// Loads a thread's elements of the tensors with one element per row or per column, such as a bias: a few registers for many
     /// accumulators, which a thread holds while it computes with those of another part. `part` cuts the thread's part of a matrix.
     pub(crate) fn load_early(

@@ -111,6 +111,7 @@ pub(super) fn registers(device: &Device) -> Result<String> {
     let mut more = GemmPlan::candidates_with_epilogue(operands, arch);
     // All widths have the kernel of the widest.
     let of_one = GemmPlan::candidates_of_one(operands, arch).into_iter();
+    let of_one = of_one.chain(GemmPlan::candidates_of_one_with_epilogue(operands, arch));
     more.extend(of_one.filter(|plan| plan.columns == plan.tile[1]));
     more.retain(|plan| !plain.contains(plan));
     for plan in plain.into_iter().chain(more) {

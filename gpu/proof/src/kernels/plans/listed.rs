@@ -207,6 +207,7 @@ pub(in crate::kernels) fn of_all_lists(operands: Operands) -> Vec<GemmPlan> {
     let more = [
         GemmPlan::candidates_with_epilogue(operands, Arch::Sm90a),
         GemmPlan::candidates_of_one(operands, Arch::Sm90a),
+        GemmPlan::candidates_of_one_with_epilogue(operands, Arch::Sm90a),
     ];
     for plan in more.into_iter().flatten() {
         if !all.contains(&plan) {

@@ -109,6 +109,7 @@ fn one(device: &Device, r: &mut Random) -> Result<(), String> {
         let mut plans = Vec::new();
         let usual = product.prepare_with(|operands, arch| {
             plans = GemmPlan::candidates_with_epilogue(operands, arch);
+            plans.extend(GemmPlan::candidates_of_one_with_epilogue(operands, arch));
             Ok(GemmPlan::new(colex_gpu::gemm::GemmMethod::Simt, operands))
         });
         usual.map_err(text)?;

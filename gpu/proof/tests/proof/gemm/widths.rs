@@ -83,7 +83,7 @@ fn ordered(problem: GemmProblem, bits: usize) -> GemmProblem {
         .major(Operand::C, major(2))
 }
 
-/// Every width of six widest tiles, of one to three consumers, with K whole and in two parts, with clusters along each mode and both, of a part of a tile, of one and of several, with K
+/// Every width of seven widest tiles, of one to three consumers, with K whole and in two parts, with clusters along each mode and both, of a part of a tile, of one and of several, with K
 /// that ends within a step, in every order of the matrices, with exchanged operands, early and in order, by both schedules, as the asynchronous work comes first, last or at random.
 #[test]
 fn law_every_width_multiplies() {
@@ -92,6 +92,7 @@ fn law_every_width_multiplies() {
         ([64, 96, 32], Cooperative),
         ([128, 128, 64], Cooperative),
         ([64, 128, 64], Pingpong),
+        ([128, 64, 64], Pingpong),
         ([128, 256, 64], Cooperative),
         ([192, 96, 32], Cooperative),
     ];
