@@ -374,7 +374,7 @@ mod h200 {
     /// took 257 us.
     pub(super) const ZEROS: [f64; 2] = [1.82, 3.6];
     /// The part of the difference between the block with the most zeros and the mean of all that one round takes.
-    pub(super) const MOST_ZEROS: f64 = 0.45;
+    pub(super) const MOST_ZEROS: f64 = 0.2;
     /// Clocks of a step along K beside the loads.
     pub(super) const STEP: f64 = 4.33;
     /// The part of a step more where the blocks of a cluster along M or N wait for each other.
@@ -420,9 +420,9 @@ mod h200 {
     /// of that width alone. And of one whose blocks may add parts, also for a tile that has K whole: of 20 products with a K of 88 to 1128.
     pub(super) const WIDTHS: [f64; 2] = [190.0, 1100.0];
     /// The same where consumers take tiles in turn, of which one stores while the other multiplies: the times as many clocks of an epilogue,
-    /// the clocks of it for each element of the columns that the tile has not, and the clocks of each main loop. Of 117 products on an H200,
-    /// these choose such a kernel 22 times, and it was faster 18 times.
-    pub(super) const WIDTHS_IN_TURN: [f64; 3] = [2.0, 0.1, 200.0];
+    /// the clocks of it for each element of the columns that the tile has not, the clocks of each main loop, and the part of a main loop more
+    /// for each of these columns. Of 117 products on an H200, these choose such a kernel 22 times, and it was faster 18 times.
+    pub(super) const WIDTHS_IN_TURN: [f64; 4] = [2.0, 0.1, 200.0, 0.0005];
     /// Microseconds more where a block of such a kernel adds two parts: about the median of five products on an H200, 0.3 to 5.7 us, by
     /// blocks of 192 rows that wrote the columns of the widest tile.
     pub(super) const WIDTHS_IN_PARTS: f64 = 3.5;
@@ -520,12 +520,17 @@ impl GemmPlan {
         let more = match self.schedule {
             Schedule::Cooperative => [clocks, 0.0],
             Schedule::Pingpong => {
-                let [times, absent, of_mainloop] = h200::WIDTHS_IN_TURN;
+                let [times, absent, of_mainloop, _] = h200::WIDTHS_IN_TURN;
                 let absent = absent * (m * (self.tile[1] - n)) as f64;
                 [times * clocks + absent, of_mainloop]
             }
         };
         let mut cost = narrow.cost_of_tiles(problem, machine, more);
+        if self.schedule == Schedule::Pingpong {
+            // The stages of the widest tile hold fewer bytes of a narrower one.
+            let [.., slower] = h200::WIDTHS_IN_TURN;
+            cost.mainloop *= 1.0 + slower * (self.tile[1] - n) as f64;
+        }
         if self.divided_tiles(problem) > 0 {
             cost.parts += h200::WIDTHS_IN_PARTS;
         }
