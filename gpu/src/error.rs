@@ -915,8 +915,8 @@ pub(crate) enum RowwiseError {
     )]
     OfTeams { rows: i64, most: i64 },
     #[error(
-        "the plan's rows are shifted: x and y must begin at a multiple of the plan's accesses, each row where the one before it \
-         ends, and have at most {most} elements"
+        "the plan's rows are shifted: the tensors of rows must begin at a multiple of the plan's accesses, each row where the one \
+         before it ends, and have at most {most} elements"
     )]
     Gaps { most: i64 },
     #[error(

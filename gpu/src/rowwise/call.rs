@@ -547,7 +547,7 @@ impl Planned for RowwisePlan {
         };
         let chunks = match self.storage {
             RowStorage::Registers
-            | RowStorage::Shifted
+            | RowStorage::Shifted { .. }
             | RowStorage::Staged
             | RowStorage::Turned { .. }
             | RowStorage::Passes { kept: 0 } => 1,
@@ -592,6 +592,22 @@ impl Planned for RowwisePlan {
         }
         let accesses = steps(plan.accesses).map(|accesses| RowwisePlan { accesses, ..plan });
         let threads = steps(plan.threads).map(|threads| RowwisePlan { threads, ..plan });
+        // More and fewer blocks of shifted rows, and a row ahead or none.
+        let shifted = match plan.storage {
+            RowStorage::Shifted {
+                rows,
+                clusters: clusters @ 1..,
+            } => {
+                let others = steps(clusters).map(|clusters| [rows, clusters]);
+                let all = others.into_iter().chain([[1 - rows.min(1), clusters]]);
+                all.map(|[rows, clusters]| RowwisePlan {
+                    storage: RowStorage::Shifted { rows, clusters },
+                    ..plan
+                })
+                .collect()
+            }
+            _ => Vec::new(),
+        };
         let storage = match plan.storage {
             RowStorage::Registers
             | RowStorage::Ahead { .. }
@@ -600,10 +616,10 @@ impl Planned for RowwisePlan {
             | RowStorage::Divided { .. }
             | RowStorage::Staged
             | RowStorage::Turned { .. }
-            | RowStorage::Shifted => RowStorage::Passes { kept: 0 },
+            | RowStorage::Shifted { .. } => RowStorage::Passes { kept: 0 },
             RowStorage::Passes { .. } => RowStorage::Registers,
         };
-        let all = accesses.into_iter().chain(threads);
+        let all = accesses.into_iter().chain(threads).chain(shifted);
         let other = RowwisePlan {
             storage,
             blocks: plan.blocks.min(MOST_BLOCKS),

@@ -1,5 +1,6 @@
 //! The kernel of a plan: rows in registers, the next ones on their way to shared memory or not, or rows read in passes. Rows that are
-//! staged in shared memory are those of `staged.rs`, and rows beside each other those of `turned.rs`.
+//! staged in shared memory are those of `staged.rs`, rows that begin anywhere those of `shifted.rs`, and rows beside each other those of
+//! `turned.rs`.
 //!
 //! Threads share a row in vectors, one beside the other, so that a warp reads consecutive bytes. What the rows of a block have in
 //! common is one partition: every tensor has the same one. The totals of a row go through `reduce_along` of a tile of one
@@ -17,7 +18,7 @@ use colex_ir::{
 };
 use colex_layout::{C, Int, Layout};
 use colex_tensor::{
-    AtThread, Barriers, Builder, Cond, Error, Expr, Fragment, Index, Mask, Outside, Piece, Tensor,
+    AtThread, Barriers, Builder, Cond, Error, Expr, Fragment, Index, Outside, Piece, Tensor,
     TensorKernel,
 };
 use colex_tiled::TiledCopy;
@@ -45,7 +46,7 @@ pub(super) struct RowKernel<'a> {
     /// first is that of two numbers of each warp, or four of a layer norm, twice, for rows that take turns.
     scratch: Option<[Index; 2]>,
     /// Which memory of the two the row has.
-    turn: Index,
+    pub(super) turn: Index,
     /// One element for each thread.
     lanes: TiledCopy,
     pub(super) thread: Index,
@@ -62,6 +63,8 @@ pub(super) struct RowKernel<'a> {
     teams: Option<Teams>,
     /// What registers hold of a row, where shared memory keeps the others.
     divided: Option<DividedRow>,
+    /// The columns of a shifted row that the thread's warp has, if warps meet once.
+    pub(super) of_warp: Option<Fragment>,
 }
 
 /// What registers hold of a row, where shared memory keeps the other chunks.
@@ -180,7 +183,8 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
     if plan.cluster() > 1 {
         k.cluster([plan.cluster() as u32, 1, 1]);
     }
-    if matches!(plan.storage, RowStorage::Divided { .. }) || plan.keeps_weights {
+    let is_shifted = matches!(plan.storage, RowStorage::Shifted { clusters: 1.., .. });
+    if matches!(plan.storage, RowStorage::Divided { .. }) || plan.keeps_weights || is_shifted {
         k.min_blocks(plan.beside(arch) as u32);
     }
     let is_one_mode = plan.is_one_mode();
@@ -294,9 +298,10 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
         of_group: None,
         teams,
         divided: None,
+        of_warp: None,
     };
     match plan.storage {
-        RowStorage::Shifted => row.of_shifted(&mut k),
+        RowStorage::Shifted { rows, clusters } => row.of_shifted(&mut k, rows, clusters),
         RowStorage::Staged => row.of_staged(&mut k),
         RowStorage::Registers => {
             let part = row.rows(&mut k, &Index::constant(0), true);
@@ -897,6 +902,9 @@ impl RowKernel<'_> {
 
     /// The columns of a row that the thread's warp has.
     fn columns_of_warp(&self, k: &mut Builder) -> Fragment {
+        if let Some(count) = &self.of_warp {
+            return count.clone();
+        }
         let RowwisePlan {
             threads,
             vector,
@@ -1327,78 +1335,6 @@ impl RowKernel<'_> {
         let own = k.reduce_all(Max, x);
         let top = self.total(k, Max, &own, 0);
         under(k, &top)
-    }
-
-    /// A row without regard for where it begins. Threads take the vectors inside of it at multiples of their width, and eight
-    /// threads each take one of the elements before and behind them.
-    fn of_shifted(&self, k: &mut Builder) {
-        let RowwisePlan {
-            threads,
-            vector,
-            accesses,
-            operands,
-            ..
-        } = *self.plan;
-        let [x, y] = [RowTensor::X, RowTensor::Y].map(|of| self.tensor(of).expect("it is there"));
-        let columns = self.columns.clone().expect("the kernel has the argument");
-        let all = k.within(x.extent(0), 1..MOST_SHIFTED + 1);
-        let first = k.within(&self.at[0] * &columns, 0..MOST_SHIFTED);
-        let end = (&first + &columns).min(&all);
-        // Vectors from `begin` to `stop` are inside, and elements up to `head` and from `tail` on are not in them.
-        let begin = (&first + (vector - 1)) / vector;
-        let stop = &end / vector;
-        let head = (&begin * vector).min(&end);
-        let tail = Index::select_less(&(&stop * vector), &head, &head, &(&stop * vector));
-        let vectors: Vec<(Index, Cond)> = (0..accesses)
-            .map(|access| {
-                let number = &begin + access * threads + &self.thread;
-                let is_inside = k.less(&number, &stop);
-                (number, is_inside)
-            })
-            .collect();
-        let at = |of: &Tensor, (number, is_inside): &(Index, Cond)| {
-            let at = of.elements(number * vector).vectors(0, vector);
-            at.outside(Outside::Stated).only(Mask::from(*is_inside))
-        };
-        let side = &self.thread / vector;
-        let lane = &self.thread % vector;
-        let one = [&first + &lane, &tail + &lane];
-        let one = Index::select_less(&side, &1.into(), &one[0], &one[1]);
-        let bound = Index::select_less(&side, &1.into(), &head, &end);
-        let (is_edge, is_one) = (k.less(&side, &2.into()), k.less(&one, &bound));
-        let is_one = k.both(is_edge, is_one);
-        let edge = |of: &Tensor| {
-            let at = of.elements(&one).outside(Outside::Stated);
-            at.only(Mask::from(is_one))
-        };
-        let loaded: Vec<Fragment> = vectors.iter().map(|v| k.gather(&at(x, v))).collect();
-        let own = k.gather(&edge(x));
-        let count = accesses * vector;
-        let line = |n: i64| Layout::column_major(n).expect("a vector").to_static();
-        let wide = k.fragment(Ty::F32, line(count + 1));
-        for (access, loaded) in (0..).zip(&loaded) {
-            let to = wide.values(access * vector, vector);
-            let from = loaded.with_layout(line(vector));
-            k.assign(&to, Expr::from(&from).to(Ty::F32));
-        }
-        let from = own.with_layout(line(1));
-        k.assign(&wide.values(count, 1), Expr::from(&from).to(Ty::F32));
-        let tests: Vec<Cond> = vectors
-            .iter()
-            .map(|(_, test)| *test)
-            .chain([is_one])
-            .collect();
-        let results = self.results(k, wide.clone(), &|k, x, other| {
-            k.mask(x, other, |_, i| tests[(i / vector) as usize]);
-        });
-        k.assign(&wide, results);
-        for (access, vector_at) in (0..).zip(&vectors) {
-            let of = wide.values(access * vector, vector);
-            let of = k.map(Expr::from(&of).to(operands.ty));
-            let as_loaded = loaded[0].layout();
-            k.scatter(of.with_layout(as_loaded), &at(y, vector_at));
-        }
-        k.scatter(Expr::from(&wide.values(count, 1)).to(operands.ty), &edge(y));
     }
 
     /// The sum of the squares of a thread's numbers.

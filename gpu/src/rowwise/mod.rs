@@ -6,6 +6,7 @@ mod kernel;
 pub(crate) mod plan;
 pub(crate) mod problem;
 pub mod reference;
+mod shifted;
 mod staged;
 mod turned;
 

@@ -99,9 +99,16 @@ pub enum RowStorage {
         clusters: i64,
     },
     /// The threads have a whole row in registers. Rows lie one after the other without gaps, and begin where they do: accesses
-    /// take the vectors inside of a row at multiples of their width, and single elements what is left at both ends. Of a softmax
-    /// or a norm of two tensors.
-    Shifted,
+    /// take the vectors inside of a row at multiples of their width, and single elements what is left at both ends. A thread loads the
+    /// weight and the bias of its columns by single elements.
+    Shifted {
+        /// The rows that are under way to registers while a block computes one: 0 or 1, and 0 if a block has one row alone.
+        rows: i64,
+        /// The most blocks of the launch: a multiple of the vector. Each has one row after the other, and as many rows lie between two of
+        /// them as there are blocks, so that all of them begin equally far behind a multiple of the vector. So a thread has the same columns
+        /// of each row, and registers keep the weight and the bias of these. If there are 0, the launch has a block for each row.
+        clusters: i64,
+    },
     /// A block copies its rows to shared memory, and the results from there, by whole vectors: rows lie one after the other without
     /// gaps, so those of a block are one span of elements. There, each thread takes single elements of a row into registers. Of short rows,
     /// whose threads are lanes of one warp.
@@ -170,7 +177,7 @@ impl RowStorage {
             | RowStorage::Teams { .. }
             | RowStorage::Divided { .. }
             | RowStorage::Staged
-            | RowStorage::Shifted => true,
+            | RowStorage::Shifted { .. } => true,
             RowStorage::Turned { again } => !again,
             RowStorage::Passes { .. } => false,
         }
@@ -184,7 +191,7 @@ impl RowStorage {
             | RowStorage::Ahead { .. }
             | RowStorage::Divided { .. }
             | RowStorage::Staged
-            | RowStorage::Shifted
+            | RowStorage::Shifted { .. }
             | RowStorage::Turned { .. }
             | RowStorage::Passes { .. } => 1,
         }
@@ -194,7 +201,7 @@ impl RowStorage {
     pub(crate) fn slots(self) -> i64 {
         match self {
             RowStorage::Registers
-            | RowStorage::Shifted
+            | RowStorage::Shifted { .. }
             | RowStorage::Staged
             | RowStorage::Turned { .. } => 0,
             RowStorage::Ahead { rows, .. } => rows,
@@ -214,7 +221,7 @@ impl RowStorage {
             | RowStorage::Alternating { .. }
             | RowStorage::Teams { .. }
             | RowStorage::Staged
-            | RowStorage::Shifted
+            | RowStorage::Shifted { .. }
             | RowStorage::Turned { .. }
             | RowStorage::Passes { .. } => 1,
         }
@@ -365,6 +372,13 @@ const AHEAD_ELEMENTS: i64 = 32;
 pub(crate) const MOST_SHIFTED: i64 = 1 << 30;
 const SHIFTED_COLUMNS: i64 = 512;
 
+/// The threads of a block that has one shifted row after the other with weights, each with the most elements of a thread, the first ones
+/// preferred; the threads of a multiprocessor; and the registers of a thread beside those of its elements.
+const SHIFTED_THREADS: [[i64; 2]; 6] =
+    [[64, 8], [128, 8], [256, 8], [512, 8], [512, 16], [1024, 16]];
+const SHIFTED_RESIDENT: i64 = 1024;
+const SHIFTED_REGISTERS: i64 = 20;
+
 /// The most elements that a thread has of a staged row by default.
 const STAGED: i64 = 40;
 
@@ -498,7 +512,8 @@ impl RowwisePlan {
     /// 512 KiB and more. A row of more than 128 KiB and up to 256 KiB in `f32` has a cluster of four. [`fastest_on`] weighs it against
     /// passes, by the rates of a device. A layer norm, which would have three passes, has a cluster up to 512 KiB. The warps of a softmax
     /// meet once, and those of a layer norm whose rows are in registers, unless accesses are of one element or only few warps share a row.
-    /// Rows of fewer than 512 elements of 16 bits that no vector divides are staged in shared memory.
+    /// Rows of fewer than 512 elements of 16 bits that no vector divides are staged in shared memory, and vectors of longer ones are shifted
+    /// ([`RowStorage::Shifted`]), of norms without a residual with or without weights.
     ///
     /// Rows that lie beside each other, as those of a softmax along the first mode of a row-major matrix, have plans of their own
     /// ([`RowStorage::Turned`]): a block of 256 threads holds 64 KiB of its rows in registers and takes 128 bytes of a column at once, or
@@ -812,7 +827,7 @@ impl RowwisePlan {
             | RowStorage::Alternating { .. }
             | RowStorage::Divided { .. }
             | RowStorage::Staged
-            | RowStorage::Shifted
+            | RowStorage::Shifted { .. }
             | RowStorage::Turned { .. }
             | RowStorage::Passes { .. } => self.blocks,
         }
@@ -820,7 +835,10 @@ impl RowwisePlan {
 
     /// Whether the kernel regards rows and columns as one mode.
     pub(crate) fn is_one_mode(&self) -> bool {
-        matches!(self.storage, RowStorage::Shifted | RowStorage::Staged)
+        matches!(
+            self.storage,
+            RowStorage::Shifted { .. } | RowStorage::Staged
+        )
     }
 
     /// Whether the blocks that share a row are a team.
@@ -872,7 +890,7 @@ impl RowwisePlan {
             | RowStorage::Alternating { .. }
             | RowStorage::Divided { .. }
             | RowStorage::Staged
-            | RowStorage::Shifted
+            | RowStorage::Shifted { .. }
             | RowStorage::Turned { .. }
             | RowStorage::Passes { .. } => 0,
         }
@@ -953,7 +971,7 @@ impl RowwisePlan {
         let ahead = || plan.one_after_the_other(problem, arch, rates);
         let in_turn = || rates.and_then(|_| plan.in_turn(problem, arch));
         let of_teams = || plan.of_teams(problem, arch, rates?).map(|(teams, _)| teams);
-        let shifted = plan.staged(problem).or_else(|| plan.shifted(problem));
+        let shifted = plan.staged(problem).or_else(|| plan.shifted(problem, arch));
         let divided = || plan.divided_by_default(problem, arch, rates?);
         let held = shifted.or(in_registers).or_else(divided);
         let held = held.or_else(in_turn);
@@ -1155,17 +1173,23 @@ impl RowwisePlan {
 
     /// The plan of rows of narrow elements that no vector divides: single elements of 16 bits would take as many instructions as
     /// wide ones, for half the bytes.
-    fn shifted(self, problem: &RowwiseProblem) -> Option<RowwisePlan> {
+    fn shifted(self, problem: &RowwiseProblem, arch: Arch) -> Option<RowwisePlan> {
         let vector = WIDEST / self.size();
         let columns = problem.columns();
         let plan = RowwisePlan {
             vector,
-            storage: RowStorage::Shifted,
+            storage: RowStorage::Shifted {
+                rows: 0,
+                clusters: 0,
+            },
             ..self
         };
         let is_narrow = self.vector * self.size() < NARROWEST && columns >= SHIFTED_COLUMNS;
-        if !is_narrow || self.operands.tensors().count() != 2 || !problem.has_no_gaps(vector) {
+        if !is_narrow || self.inputs() != 1 || !problem.has_no_gaps(vector) {
             return None;
+        }
+        if self.weights() > 0 {
+            return plan.shifted_with_weights(columns, arch);
         }
         let mut threads = [64, 128, 256, 512].into_iter().map(|threads| RowwisePlan {
             threads,
@@ -1173,6 +1197,28 @@ impl RowwisePlan {
             ..plan
         });
         threads.find(|plan| plan.accesses * vector <= AHEAD_ELEMENTS)
+    }
+
+    /// The same of a norm with weights: a block has one row after the other and loads the weights once. Threads with few elements of a row
+    /// leave registers for the weights and for the next row.
+    fn shifted_with_weights(self, columns: i64, arch: Arch) -> Option<RowwisePlan> {
+        let of = |[threads, most]: [i64; 2]| {
+            let accesses = div_up(columns / self.vector, threads);
+            (product([accesses, self.vector]) <= most).then_some(RowwisePlan {
+                threads,
+                accesses,
+                ..self
+            })
+        };
+        let plan = SHIFTED_THREADS.into_iter().find_map(of)?;
+        let multiprocessors = i64::from(Limits::of(arch).multiprocessors);
+        let beside = (SHIFTED_RESIDENT / plan.threads).max(1);
+        let at_once = product([multiprocessors, beside]).min(MOST_CLUSTERS);
+        let clusters = at_once / self.vector * self.vector;
+        Some(RowwisePlan {
+            storage: RowStorage::Shifted { rows: 1, clusters },
+            ..plan
+        })
     }
 
     /// The plan of short rows of narrow elements that no vector divides.
@@ -1512,7 +1558,7 @@ impl RowwisePlan {
         product([4, self.rows, totals, all])
     }
 
-    /// Returns the blocks that a multiprocessor has of a plan of divided or turned rows or of one that keeps weights: as many as shared memory has room
+    /// Returns the blocks that a multiprocessor has of a plan of divided, turned or shifted rows or of one that keeps weights: as many as shared memory has room
     /// for, and at most such that each thread has 64 registers, or more if it has many elements of a row.
     pub(crate) fn beside(&self, arch: Arch) -> i64 {
         let threads = self.threads_of_block();
@@ -1529,6 +1575,13 @@ impl RowwisePlan {
             let most = REGISTERS / product([registers.max(1), threads.max(1)]);
             return beside.min(most).max(1);
         }
+        if let RowStorage::Shifted { rows, clusters } = self.storage {
+            let limits = Limits::of(arch);
+            let asked = div_up(clusters, i64::from(limits.multiprocessors));
+            let there = limits.blocks_of_multiprocessor(threads as u64, DIVIDED_TOTALS as u64);
+            let most = REGISTERS / product([self.shifted_registers(rows), threads.max(1)]);
+            return asked.min(there as i64).min(most).max(1);
+        }
         let shared = self.slot_bytes().saturating_add(self.weight_bytes());
         let shared = shared.saturating_add(DIVIDED_TOTALS) as u64;
         let beside = Limits::of(arch).blocks_of_multiprocessor(threads as u64, shared) as i64;
@@ -1540,6 +1593,17 @@ impl RowwisePlan {
             DIVIDED_THREADS / threads.max(1)
         };
         beside.min(most).max(1)
+    }
+
+    /// The registers of a thread that has one shifted row after the other: its numbers in `f32`, those of the next row and of the weights in
+    /// the type of the tensors, and the others.
+    fn shifted_registers(&self, ahead: i64) -> i64 {
+        let elements = product([self.accesses, self.vector]).saturating_add(1);
+        let narrow = product([self.inputs(), ahead]).saturating_add(self.weights());
+        let narrow = div_up(product([elements, narrow, self.size()]), 4);
+        elements
+            .saturating_add(narrow)
+            .saturating_add(SHIFTED_REGISTERS)
     }
 
     /// The bytes of shared memory for the rows that a block keeps or that are on their way to it.
@@ -1573,7 +1637,7 @@ impl RowwisePlan {
             | RowStorage::Alternating { .. }
             | RowStorage::Teams { .. }
             | RowStorage::Divided { .. }
-            | RowStorage::Shifted
+            | RowStorage::Shifted { .. }
             | RowStorage::Passes { .. } => product([self.threads, self.vector, self.accesses]),
         }
     }
@@ -1598,7 +1662,7 @@ impl RowwisePlan {
             | RowStorage::Teams { .. }
             | RowStorage::Divided { .. }
             | RowStorage::Staged
-            | RowStorage::Shifted => 0,
+            | RowStorage::Shifted { .. } => 0,
             // The sum of two tensors is read again.
             RowStorage::Turned { again } => i64::from(again),
             RowStorage::Passes { .. } => {
@@ -1613,7 +1677,7 @@ impl RowwisePlan {
             | RowStorage::Teams { .. }
             | RowStorage::Divided { .. }
             | RowStorage::Staged
-            | RowStorage::Shifted
+            | RowStorage::Shifted { .. }
             | RowStorage::Turned { .. } => 0,
         };
         let columns = problem.columns().saturating_sub(kept).max(0);
@@ -1678,7 +1742,16 @@ impl RowwisePlan {
         let reads = self.operands.function.reads();
         let how = match self.storage {
             RowStorage::Registers => "Rows stay in registers".to_string(),
-            RowStorage::Shifted => "Rows stay in registers, wherever they begin".to_string(),
+            RowStorage::Shifted { clusters: 0, .. } => {
+                "Rows stay in registers, wherever they begin".to_string()
+            }
+            RowStorage::Shifted { .. } => {
+                let kept = match self.weights() {
+                    0 => "",
+                    _ => ", and so do the weights of its columns",
+                };
+                format!("Rows stay in registers, wherever they begin: a block has one after the other{kept}")
+            }
             RowStorage::Staged => {
                 "A block copies its rows to shared memory and the results from there, and a thread takes single elements".to_string()
             }
@@ -1760,11 +1833,15 @@ impl RowwisePlan {
             RowStorage::Ahead { clusters, .. }
             | RowStorage::Alternating { clusters, .. }
             | RowStorage::Divided { clusters, .. }
+            | RowStorage::Shifted {
+                clusters: clusters @ 1..,
+                ..
+            }
             | RowStorage::Teams {
                 teams: clusters, ..
             } => tiles.min(clusters),
             RowStorage::Registers
-            | RowStorage::Shifted
+            | RowStorage::Shifted { .. }
             | RowStorage::Staged
             | RowStorage::Turned { .. }
             | RowStorage::Passes { .. } => tiles,
@@ -1809,7 +1886,7 @@ impl RowwisePlan {
             RowStorage::Staged => MOST_ELEMENTS,
             RowStorage::Registers
             | RowStorage::Ahead { .. }
-            | RowStorage::Shifted
+            | RowStorage::Shifted { .. }
             | RowStorage::Turned { .. }
             | RowStorage::Passes { .. } => {
                 let [_, most] = self.registers();
@@ -1831,14 +1908,14 @@ impl RowwisePlan {
         let has_moments = matches!(
             self.storage,
             RowStorage::Registers
+                | RowStorage::Shifted { .. }
                 | RowStorage::Ahead { .. }
                 | RowStorage::Divided { .. }
                 | RowStorage::Passes { .. }
         );
         if self.meets_once && operands.function == RowFunction::LayerNorm && !has_moments {
-            return check.refuse(
-                "warps of a layer norm meet once only if rows are neither shifted nor taken in turn",
-            );
+            return check
+                .refuse("warps of a layer norm meet once only if groups do not take rows in turn");
         }
         self.check_storage(&check, arch)?;
         self.check_weights(&check, arch)?;
@@ -1950,7 +2027,9 @@ impl RowwisePlan {
     fn check_storage(&self, check: &PlanCheck<'_>, arch: Arch) -> Result<(), Error> {
         match self.storage {
             RowStorage::Registers | RowStorage::Turned { .. } => {}
-            RowStorage::Shifted => return self.check_shifted(check),
+            RowStorage::Shifted { rows, clusters } => {
+                return self.check_shifted(check, [rows, clusters]);
+            }
             RowStorage::Staged => return self.check_staged(check, arch),
             RowStorage::Ahead { rows, clusters } => {
                 let of = [0, MOST_SLOTS, 1];
@@ -2050,14 +2129,23 @@ impl RowwisePlan {
     }
 
     /// Checks what a plan needs that regards rows as one mode.
-    fn check_shifted(&self, check: &PlanCheck<'_>) -> Result<(), Error> {
+    fn check_shifted(
+        &self,
+        check: &PlanCheck<'_>,
+        [ahead, clusters]: [i64; 2],
+    ) -> Result<(), Error> {
         let [rows, blocks] = [self.rows, self.blocks];
         check.number("number of rows of a block of shifted rows", rows, [1, 1, 1])?;
         check.number("number of blocks of a shifted row", blocks, [1, 1, 1])?;
         let of = [2 * WARP, MOST_THREADS, WARP];
         check.number("number of threads of a shifted row", self.threads, of)?;
-        if self.operands.tensors().count() != 2 || self.operands.modes != 1 {
-            return check.refuse("shifted rows are one mode of x and of y, and of no other tensor");
+        // Rows of a block begin equally far behind a multiple of the vector only if so many blocks are a multiple of it.
+        let of = [0, MOST_CLUSTERS, self.vector];
+        check.number("number of blocks of shifted rows", clusters, of)?;
+        let of = [0, clusters.min(1), 1];
+        check.number("number of shifted rows ahead", ahead, of)?;
+        if self.operands.modes != 1 {
+            return check.refuse("shifted rows are one mode of each tensor");
         }
         Ok(())
     }
@@ -2094,7 +2182,7 @@ impl RowwisePlan {
         let all = product([self.chunk(), self.storage.chunks(), self.blocks]);
         match self.storage {
             // Fewer elements than a vector are left at the ends, or there is one vector less inside.
-            RowStorage::Shifted => all.saturating_add(self.vector.saturating_sub(1)),
+            RowStorage::Shifted { .. } => all.saturating_add(self.vector.saturating_sub(1)),
             RowStorage::Registers
             | RowStorage::Ahead { .. }
             | RowStorage::Alternating { .. }
@@ -2110,7 +2198,9 @@ impl RowwisePlan {
     /// would add many numbers otherwise.
     pub(crate) fn has_scratch(&self) -> bool {
         let has_own = match self.storage {
-            RowStorage::Shifted | RowStorage::Alternating { .. } | RowStorage::Teams { .. } => true,
+            RowStorage::Shifted { .. }
+            | RowStorage::Alternating { .. }
+            | RowStorage::Teams { .. } => true,
             RowStorage::Registers
             | RowStorage::Ahead { .. }
             | RowStorage::Divided { .. }
@@ -2150,7 +2240,7 @@ impl RowwisePlan {
                 let most = MOST_SHIFTED;
                 return refused(RowwiseError::Spans { most });
             }
-        } else if self.storage != RowStorage::Shifted {
+        } else if !matches!(self.storage, RowStorage::Shifted { .. }) {
             let plan = (self.vector, self.operands.contiguous);
             check_width(plan, (call.vector, call.contiguous), "columns")?;
         } else if !problem.has_no_gaps(self.vector) {
@@ -2283,7 +2373,11 @@ impl fmt::Display for RowwisePlan {
         }
         match self.storage {
             RowStorage::Registers => f.write_str(", rows in registers"),
-            RowStorage::Shifted => f.write_str(", shifted rows in registers"),
+            RowStorage::Shifted { clusters: 0, .. } => f.write_str(", shifted rows in registers"),
+            RowStorage::Shifted { rows, clusters } => {
+                let [rows, clusters] = [(rows, "row"), (clusters, "block")].map(counted);
+                write!(f, ", shifted rows in registers, {rows} ahead, {clusters}")
+            }
             RowStorage::Staged => f.write_str(", rows staged in shared memory"),
             RowStorage::Ahead { rows, clusters } => {
                 let [rows, clusters] = [(rows, "tile"), (clusters, "cluster")].map(counted);

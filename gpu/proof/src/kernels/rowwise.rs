@@ -127,14 +127,19 @@ fn drawn(r: &mut Random, problem: &RowwiseProblem, device: &Device) -> Option<Ro
         return fits.then_some(plan);
     }
     if r.one_in(4) {
+        let vector = r.one(&[1, 4]) * 32 / i64::from(plan.operands.ty.bits());
+        let clusters = r.one(&[0, 1, 2]) * vector;
         let plan = RowwisePlan {
             meets_once: once,
-            vector: r.one(&[1, 4]) * 32 / i64::from(plan.operands.ty.bits()),
+            vector,
             threads: 1 << (6 + r.below(3_u32)),
             rows: 1,
             accesses: 1 + r.below(4_i64),
             blocks: 1,
-            storage: RowStorage::Shifted,
+            storage: RowStorage::Shifted {
+                rows: r.below(2_i64).min(clusters),
+                clusters,
+            },
             ..plan
         };
         let fits = plan.check(device.arch()).is_ok() && plan.takes(problem);

@@ -21,6 +21,12 @@ const WARP: i64 = 32;
 /// Rows of which shared memory keeps nothing.
 const PASSES: RowStorage = RowStorage::Passes { kept: 0 };
 
+/// Rows that begin anywhere, one of each block.
+const SHIFTED: RowStorage = RowStorage::Shifted {
+    rows: 0,
+    clusters: 0,
+};
+
 fn simulator(arch: Arch, seed: u64) -> Device {
     let options = SimOptions::default().schedule(Schedule::from_seed(seed));
     Device::simulator_with(arch, options)
@@ -191,7 +197,7 @@ fn law_plans_of_rows_agree() {
                 threads: 64,
                 rows: 1,
                 accesses: 4,
-                storage: RowStorage::Shifted,
+                storage: SHIFTED,
                 ..plan
             },
             // Groups take rows in turn: of one block, with as many slots as groups, of clusters, and one group alone.
@@ -209,8 +215,7 @@ fn law_plans_of_rows_agree() {
                     return of;
                 }
                 RowwisePlan {
-                    // Warps of shifted rows would have to count their columns.
-                    meets_once: !is_norm || plan.storage != RowStorage::Shifted,
+                    meets_once: true,
                     ..plan
                 }
             })
@@ -1243,41 +1248,153 @@ fn law_teams_run_again_in_their_memory() -> Result<(), colex_gpu::Error> {
     Ok(())
 }
 
-/// Rows that begin anywhere, of any number of columns, and whose vectors do not.
+/// Rows that begin anywhere, of any number of columns, and whose vectors do not: one of each block, and one after the other.
 #[test]
 fn law_shifted_rows_are_those_of_the_reference() {
-    let shifted = |plan: RowwisePlan| RowwisePlan {
-        vector: 4,
-        threads: 64,
-        rows: 1,
-        accesses: 2,
-        storage: RowStorage::Shifted,
-        ..plan
+    let shifted = |[rows, clusters]: [i64; 2], meets_once| {
+        move |plan: RowwisePlan| RowwisePlan {
+            vector: 4,
+            threads: 64,
+            rows: 1,
+            accesses: 2,
+            storage: RowStorage::Shifted { rows, clusters },
+            meets_once,
+            ..plan
+        }
     };
     let mut cases = 0;
     for columns in (1..=12).chain([63, 64, 65, 253, 254, 255, 509, 512, 515]) {
-        let rows = 5;
-        let x: Vec<f32> = (0..rows * columns)
-            .map(|i| (i * 7919 % 613) as f32 / 60.0 - 5.0)
-            .collect();
         for function in RowFunction::ALL {
-            let found = result(Arch::Sm80, function, [rows, columns], &x, shifted);
-            for (x, found) in x.chunks(columns).zip(found.chunks(columns)) {
-                let x: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
-                let want = reference::row(function, &x, None, None, 1e-5);
-                let largest = want.iter().fold(0.0, |a: f64, x| a.max(x.abs()));
-                for (want, found) in want.iter().zip(found) {
-                    let apart = (want - f64::from(*found)).abs();
-                    assert!(
-                        apart <= 4e-6 * largest + 1e-6,
-                        "{function}, {columns} columns: {found}, not {want}"
-                    );
+            for (of, rows, is_once) in [([0, 0], 5, false), ([0, 4], 9, true), ([1, 4], 11, false)]
+            {
+                // Each length has one of both kinds of blocks with several rows.
+                if of[1] > 0 && (columns + of[0] as usize) % 2 == 0 {
+                    continue;
                 }
+                let x: Vec<f32> = (0..rows * columns)
+                    .map(|i| (i * 7919 % 613) as f32 / 60.0 - 5.0)
+                    .collect();
+                let plan = shifted(of, is_once);
+                let found = result(Arch::Sm80, function, [rows, columns], &x, plan);
+                for (x, found) in x.chunks(columns).zip(found.chunks(columns)) {
+                    let x: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
+                    let want = reference::row(function, &x, None, None, 1e-5);
+                    let largest = want.iter().fold(0.0, |a: f64, x| a.max(x.abs()));
+                    for (want, found) in want.iter().zip(found) {
+                        let apart = (want - f64::from(*found)).abs();
+                        assert!(
+                            apart <= 4e-6 * largest + 1e-6,
+                            "{function}, {columns} columns, {of:?}: {found}, not {want}"
+                        );
+                    }
+                }
+                cases += 1;
             }
-            cases += 1;
         }
     }
     println!("law rowwise.shifted: {cases} cases");
+}
+
+/// Blocks that have one shifted row after the other keep the weights of their columns: their norms have the bits of those of a block for each
+/// row, which loads them for it, and are those of the reference. With each of the tensors of a norm, in every type, with vectors of each
+/// width, of rows that begin equally far behind a vector or each elsewhere, of fewer rows than blocks, as many and more, with a row ahead and
+/// without, under several schedules.
+#[test]
+fn law_shifted_rows_one_after_the_other_change_no_bit() {
+    let (mut cases, mut of_kinds) = (0, [0; 3]);
+    let mut r = Random::new(0x5171);
+    let lengths = (1..=17).chain([63, 64, 66, 255, 257, 510, 512, 513, 515, 519, 770, 1027]);
+    for columns in lengths {
+        for function in [RowFunction::RmsNorm, RowFunction::LayerNorm] {
+            let given = [r.one_in(2), r.one_in(2), r.one_in(3)];
+            let (is_once, ahead) = (r.one_in(2), r.below(2_i64));
+            let [blocks, threads] = [1 + r.below(3_i64), r.one(&[64, 128])];
+            let narrower = r.below(2_u32);
+            let plan = |problem: &RowwiseProblem| {
+                let operands = problem.operands();
+                let vector = (128 / i64::from(operands.ty.bits())) >> narrower;
+                let whole = columns as i64 / vector;
+                RowwisePlan {
+                    operands,
+                    vector,
+                    threads,
+                    rows: 1,
+                    accesses: ((whole + threads - 1) / threads).max(1),
+                    blocks: 1,
+                    storage: RowStorage::Shifted {
+                        rows: ahead,
+                        clusters: blocks * vector,
+                    },
+                    meets_once: is_once,
+                    keeps_weights: false,
+                }
+            };
+            let ty = r.below(3_u64);
+            let all = (blocks * (if ty == 0 { 4 } else { 8 }) >> narrower) as usize;
+            let rows = r.one(&[2 * all + 3, all + 1, 3 * all, all, all - 1, 1, 5 * all - 1]);
+            let shape = [rows, columns];
+            match ty {
+                0 => shifted_norms_are_right::<f32>(function, shape, given, &plan),
+                1 => shifted_norms_are_right::<f16>(function, shape, given, &plan),
+                _ => shifted_norms_are_right::<bf16>(function, shape, given, &plan),
+            }
+            cases += 1;
+            let kind = if rows <= all { 0 } else { 1 + ahead as usize };
+            of_kinds[kind] += 1;
+        }
+    }
+    println!("law rowwise.shifted_norms: {cases} cases");
+    assert!(of_kinds.iter().all(|count| *count > 3), "{of_kinds:?}");
+}
+
+/// Compares the bits of a plan of shifted rows one after the other with those of a block for each row, and both with the reference.
+fn shifted_norms_are_right<T: GemmElement>(
+    function: RowFunction,
+    [rows, columns]: [usize; 2],
+    given: [bool; 3],
+    plan: &dyn Fn(&RowwiseProblem) -> RowwisePlan,
+) {
+    let each = |problem: &RowwiseProblem| RowwisePlan {
+        storage: SHIFTED,
+        ..plan(problem)
+    };
+    agree::<T>(function, [rows, columns], given, plan, &each);
+    let device = simulator(Arch::Sm90a, 1);
+    let found = norm_bits::<T>(&device, function, [rows, columns], given, plan);
+    let [found, sums] = found.expect("it runs");
+    let number = |step: usize, i: usize| T::from_f64((i * step % 613) as f64 / 60.0 - 4.0);
+    let of_columns = |step| (0..columns).map(|i| number(step, i).to_f64()).collect();
+    let [weight, bias]: [Vec<f64>; 2] = [31, 47].map(of_columns);
+    let weight = given[0].then_some(&weight[..]);
+    let bias = given[1].then_some(&bias[..]);
+    for row in 0..rows {
+        let at = row * columns..(row + 1) * columns;
+        let x: Vec<f64> = at
+            .clone()
+            .map(|i| {
+                let (x, residual) = (number(7919, i).to_f64(), number(104_729, i).to_f64());
+                if !given[2] {
+                    return x;
+                }
+                let sum = T::from_f64(f64::from(x as f32 + residual as f32)).to_f64();
+                assert_eq!(f64::from_bits(sums[i]), sum, "{function}, row {row}");
+                sum
+            })
+            .collect();
+        let want = reference::row(function, &x, weight, bias, 1e-5);
+        let largest = want.iter().fold(0.0, |a: f64, y| a.max(y.abs()));
+        let step = if T::BYTES == 2 { 2f64.powi(-8) } else { 1e-5 };
+        // The factors and the terms are of size 6, and nearly cancel each other where a row has one element.
+        let most = step * largest + 5e-5;
+        for (column, (y, want)) in found[at].iter().zip(want).enumerate() {
+            let y = f64::from_bits(*y);
+            assert!(
+                (y - want).abs() <= most,
+                "{function} {}, {rows} rows of {columns}, {given:?}, row {row}, column {column}: {y}, not {want}",
+                T::TY
+            );
+        }
+    }
 }
 
 /// A layer norm whose warps meet once is as near to double precision as one whose warps meet twice: of rows with a large mean and small
@@ -1293,6 +1410,8 @@ fn law_a_layer_norm_that_meets_once_is_as_exact() {
         ((256, 4), 1, 1, [4096, 3972, 1028, 2052]),
         ((64, 3), 4, 1, [3072, 2308, 768, 1160]),
         ((32, 2), 2, 1, [512, 508, 128, 4]),
+        // Rows that no vector divides are shifted.
+        ((128, 2), 1, 1, [1027, 1025, 515, 67]),
     ];
     let [mut cases, mut rows_of_all] = [0; 2];
     for ((threads, accesses), blocks, rows_of_block, lengths) in shapes {
@@ -1318,8 +1437,17 @@ fn law_a_layer_norm_that_meets_once_is_as_exact() {
                     clusters: 2,
                 },
                 PASSES,
+                SHIFTED,
+                RowStorage::Shifted {
+                    rows: 1,
+                    clusters: 4,
+                },
             ];
             for storage in storages {
+                let is_shifted = matches!(storage, RowStorage::Shifted { .. });
+                if is_shifted != (columns % 4 > 0) {
+                    continue;
+                }
                 let errors = [true, false].map(|meets_once| {
                     let plan = |plan| RowwisePlan {
                         vector: 4,
@@ -1723,7 +1851,7 @@ fn law_nan_and_infinity_of_rows() {
         threads: 64,
         rows: 1,
         accesses: 1,
-        storage: RowStorage::Shifted,
+        storage: SHIFTED,
         ..plan
     };
     let once = |plan: RowwisePlan| RowwisePlan {
@@ -2044,13 +2172,83 @@ fn the_plan_of_rows_is_the_measured_one() {
     assert_eq!(softmax(Ty::Bf16, 511), (16, 32, 1, RowStorage::Staged));
     assert_eq!(softmax(Ty::F32, 4096), (256, 4, 1, registers));
     assert_eq!(softmax(Ty::F32, 4097), (512, 9, 1, registers));
-    assert_eq!(softmax(Ty::Bf16, 4097), (128, 4, 1, RowStorage::Shifted));
-    assert_eq!(softmax(Ty::Bf16, 16383), (512, 4, 1, RowStorage::Shifted));
+    assert_eq!(softmax(Ty::Bf16, 4097), (128, 4, 1, SHIFTED));
+    assert_eq!(softmax(Ty::Bf16, 16383), (512, 4, 1, SHIFTED));
     // 128 threads with five accesses have no lane without work; 256 with three would have a sixth without.
     assert_eq!(softmax(Ty::Bf16, 5120), (128, 5, 1, registers));
     assert_eq!(softmax(Ty::F32, 5120), (256, 5, 1, registers));
     let before = plan(RowFunction::Softmax, Ty::Bf16, 1 << 20, Arch::Sm80);
     assert_eq!(before, (512, 4, 1, PASSES));
+}
+
+/// The plans of norms with weights whose rows no vector divides: a block has one row after the other, and keeps the weights. Rows of `f32`
+/// and of few numbers, and norms with a residual, have others; the number of rows changes nothing.
+#[test]
+fn norms_with_weights_of_any_length_have_shifted_rows() {
+    fn plan<T: GemmElement>(
+        function: RowFunction,
+        [rows, columns]: [i64; 2],
+        with_residual: bool,
+    ) -> RowwisePlan {
+        let device = Device::simulator(Arch::Sm90a);
+        let of = |count: i64| device.poisoned::<T>(count as usize).expect("memory");
+        let [x, residual] = [(); 2].map(|()| of(rows * columns));
+        let [mut y, mut sum] = [(); 2].map(|()| of(rows * columns));
+        let weight = of(columns);
+        let shape = (rows, columns);
+        let (x, y) = (x.view(shape), y.view_mut(shape));
+        let (x, y) = (x.expect("x"), y.expect("y"));
+        let weight = weight.view(columns).expect("a weight");
+        let mut call = Rowwise::new(function, &x, &y).weight(&weight);
+        if function == RowFunction::LayerNorm {
+            call = call.bias(&weight);
+        }
+        if with_residual {
+            let (residual, sum) = (residual.view(shape), sum.view_mut(shape));
+            call = call.residual(&residual.expect("residual"), &sum.expect("sum"));
+        }
+        let plan = call.plan().expect("a plan").expect("a problem");
+        assert!(plan.check(Arch::Sm90a).is_ok(), "{plan}");
+        plan
+    }
+    let after = |clusters| RowStorage::Shifted { rows: 1, clusters };
+    for function in [RowFunction::RmsNorm, RowFunction::LayerNorm] {
+        for (columns, [threads, accesses, clusters]) in [
+            (513, [64, 1, 2112]),
+            (4097, [512, 1, 264]),
+            (4103, [512, 1, 264]),
+            (4105, [512, 2, 264]),
+            (8193, [512, 2, 264]),
+            (8201, [1024, 2, 128]),
+        ] {
+            for rows in [1, 3, 1000] {
+                for found in [
+                    plan::<bf16>(function, [rows, columns], false),
+                    plan::<f16>(function, [rows, columns], false),
+                ] {
+                    assert_eq!(found.storage, after(clusters), "{found}");
+                    assert_eq!(
+                        (found.threads, found.accesses),
+                        (threads, accesses),
+                        "{found}"
+                    );
+                    assert!(!found.meets_once, "{found}");
+                    let kernel = found.build(Arch::Sm90a).expect("a kernel").kernel;
+                    assert_eq!(kernel.min_blocks, Some(1024 / threads as u32), "{found}");
+                }
+            }
+        }
+        let is_shifted = |plan: RowwisePlan| matches!(plan.storage, RowStorage::Shifted { .. });
+        assert!(!is_shifted(plan::<f32>(function, [3, 4097], false)));
+        assert!(!is_shifted(plan::<bf16>(function, [3, 511], false)));
+        assert!(!is_shifted(plan::<bf16>(function, [3, 4096], false)));
+        assert!(!is_shifted(plan::<bf16>(function, [3, 4097], true)));
+    }
+    assert_eq!(
+        plan::<bf16>(RowFunction::LayerNorm, [1000, 4097], false).to_string(),
+        "layer norm bf16, vectors of 8, 512 threads for a row, 1 row in a block, 1 access, shifted rows in registers, 1 row ahead, \
+         264 blocks"
+    );
 }
 
 /// Longer rows, by what fits into the shared memory of Hopper's multiprocessors.
@@ -2269,8 +2467,12 @@ fn refused_functions_of_rows_say_what_would_be_right() {
         found.push(planned(&|plan| plan.meets_once = true));
         found.push(planned(&|plan| {
             plan.operands.function = RowFunction::LayerNorm;
-            (plan.threads, plan.rows, plan.storage) = (256, 1, RowStorage::Shifted);
-            plan.meets_once = true;
+            (plan.threads, plan.rows, plan.meets_once) = (32, 1, true);
+            plan.storage = RowStorage::Alternating {
+                groups: 2,
+                slots: 2,
+                clusters: 1,
+            };
         }));
         found.push(planned(&|plan| plan.storage = ahead(-1, 1)));
         found.push(planned(&|plan| plan.storage = ahead(1, 0)));
@@ -2348,7 +2550,7 @@ fn refused_functions_of_rows_say_what_would_be_right() {
             plan.accesses = 8;
         }));
         let shifted = |plan: &mut RowwisePlan, [threads, rows, blocks]: [i64; 3]| {
-            plan.storage = RowStorage::Shifted;
+            plan.storage = SHIFTED;
             (plan.threads, plan.rows, plan.blocks) = (threads, rows, blocks);
         };
         found.push(planned(&|plan| shifted(plan, [64, 2, 1])));
@@ -2356,9 +2558,15 @@ fn refused_functions_of_rows_say_what_would_be_right() {
         found.push(planned(&|plan| shifted(plan, [32, 1, 1])));
         found.push(planned(&|plan| {
             shifted(plan, [64, 1, 1]);
-            plan.operands.function = RowFunction::RmsNorm;
-            plan.operands.given[2] = true;
+            plan.operands.modes = 2;
         }));
+        for (rows, clusters) in [(0, 6), (0, 4100), (1, 0), (2, 4)] {
+            found.push(planned(&|plan| {
+                shifted(plan, [64, 1, 1]);
+                plan.vector = 4;
+                plan.storage = RowStorage::Shifted { rows, clusters };
+            }));
+        }
         let problem = of(RowFunction::Softmax).problem().expect("a problem");
         let plan = RowwisePlan::fastest(&problem.expect("rows"), Arch::Sm70).expect("a plan");
         let plan = RowwisePlan {
@@ -2380,7 +2588,7 @@ fn refused_functions_of_rows_say_what_would_be_right() {
         let y = ViewMut::new(&mut output, &layout).expect("a view");
         let call = Rowwise::new(RowFunction::Softmax, &x, &y).prepare_with(|problem, arch| {
             let plan = RowwisePlan::fastest(problem, arch)?;
-            let storage = RowStorage::Shifted;
+            let storage = SHIFTED;
             Ok(RowwisePlan {
                 vector: 4,
                 threads: 64,
@@ -2433,8 +2641,8 @@ fn refused_functions_of_rows_say_what_would_be_right() {
              the stride 1",
             "the operands of the plan are `softmax of f32, x, y, rows of 1 mode`: warps meet once only where 8 and \
              more, a cluster or shifted rows exchange totals",
-            "the operands of the plan are `layer norm of f32, x, y, rows of 1 mode`: warps of a layer norm meet once only if rows are \
-             neither shifted nor taken in turn",
+            "the operands of the plan are `layer norm of f32, x, y, rows of 1 mode`: warps of a layer norm meet once only if groups do \
+             not take rows in turn",
             "the plan's number of tiles of rows ahead is -1: the softmax kernel takes 0 to 64",
             "the plan's number of clusters is 0: the softmax kernel takes 1 to 4096",
             "the plan asks for 532480 bytes of shared memory for rows: the softmax kernel takes at most 232448, 300032 fewer",
@@ -2466,14 +2674,17 @@ fn refused_functions_of_rows_say_what_would_be_right() {
             "the plan's number of rows of a block of shifted rows is 2: the softmax kernel takes 1 only",
             "the plan's number of blocks of a shifted row is 2: the softmax kernel takes 1 only",
             "the plan's number of threads of a shifted row is 32: the softmax kernel takes 64 to 1024, in multiples of 32",
-            "the operands of the plan are `RMSNorm of f32, x, weight, y, rows of 1 mode`: shifted rows are one mode of x and of y, \
-             and of no other tensor",
+            "the operands of the plan are `softmax of f32, x, y, rows of 2 modes`: shifted rows are one mode of each tensor",
+            "the plan's number of blocks of shifted rows is 6: the softmax kernel takes 0 to 4096, in multiples of 4",
+            "the plan's number of blocks of shifted rows is 4100: the softmax kernel takes 0 to 4096, in multiples of 4",
+            "the plan's number of shifted rows ahead is 1: the softmax kernel takes 0 only",
+            "the plan's number of shifted rows ahead is 2: the softmax kernel takes 0 to 1",
             "the plan's accesses go to shared memory by asynchronous copies: these take 4, 8 or 16 bytes, and architectures since \
              sm_80 have them (this one is sm_70)",
             "((2,2),25):((25,100),1) has a mode with several strides: each mode of a tensor of rows must have one, so give its \
              parts as modes",
-            "the plan's rows are shifted: x and y must begin at a multiple of the plan's accesses, each row where the one before it \
-             ends, and have at most 1073741824 elements",
+            "the plan's rows are shifted: the tensors of rows must begin at a multiple of the plan's accesses, each row where the one \
+             before it ends, and have at most 1073741824 elements",
             "the plan's accesses take 2 elements: addresses, strides and columns of the call allow 1",
             "functions of rows of f64: the tensors must be f32, f16 or bf16",
         ]
@@ -2566,7 +2777,10 @@ fn law_a_plan_of_rows_that_the_check_accepts_is_built() {
                     slots: number(&[1, 2, 6]),
                     teams: number(&[1, 4, 16]),
                 },
-                3 => RowStorage::Shifted,
+                3 => RowStorage::Shifted {
+                    rows: number(&[0, 0, 1]),
+                    clusters: number(&[0, 0, 8, 16]),
+                },
                 4 => RowStorage::Alternating {
                     groups: number(&[1, 2, 3]),
                     slots: number(&[2, 4, 6]),

@@ -344,6 +344,9 @@ pub(in crate::bench) fn norms(
         for columns in OTHER_WIDTHS {
             group::<bf16>(device, &mut report, asked, (function, columns, false))?;
         }
+        if function.is_norm() {
+            group::<bf16>(device, &mut report, asked, (function, 4097, true))?;
+        }
         for columns in [4096, 16384] {
             group::<f32>(device, &mut report, asked, (function, columns, false))?;
             let small = (function, columns, false);
@@ -444,7 +447,9 @@ fn group_of<T: GemmElement>(
     let meetings = meetings(&chosen, columns);
     let keeping = keeping(&chosen, columns, device.arch());
     let all = around(&chosen, [rows, columns]).into_iter().chain(meetings);
+    let shifted = shifted(&problem, device);
     let all = all.chain(in_turn).chain(in_teams).chain(divided);
+    let all = all.chain(shifted);
     let all = all.filter(|(_, plan)| asked.has_others() && !was_slow(plan, columns));
     let keeping = keeping.into_iter().filter(|_| asked.has_others());
     for (name, plan) in all.chain(keeping) {
@@ -541,8 +546,8 @@ fn around(plan: &RowwisePlan, [rows, columns]: [i64; 2]) -> Vec<(String, Rowwise
             };
             add("rows in registers, 8 threads".to_string(), single);
         }
-        RowStorage::Registers | RowStorage::Shifted => {
-            if plan.storage == RowStorage::Shifted {
+        RowStorage::Registers | RowStorage::Shifted { .. } => {
+            if matches!(plan.storage, RowStorage::Shifted { .. }) {
                 let single = RowwisePlan {
                     vector: 1,
                     threads: 256,
@@ -801,6 +806,64 @@ fn was_slow(plan: &RowwisePlan, columns: i64) -> bool {
         RowStorage::Divided { clusters, .. } if is_layer_norm && threads == 512 => clusters < 4096,
         _ => false,
     }
+}
+
+/// Plans of rows that begin anywhere whose blocks have one row after the other: by more and fewer threads, blocks of a multiprocessor and
+/// blocks of the launch, with a row ahead and without, by warps that meet once and twice; and with a block for each row.
+fn shifted(problem: &RowwiseProblem, device: &Device) -> Vec<(String, RowwisePlan)> {
+    let (operands, columns) = (problem.operands(), problem.columns());
+    let bytes = i64::from(operands.ty.bits()) / 8;
+    if operands.vector * bytes >= 4 || columns < 512 {
+        return Vec::new();
+    }
+    let multiprocessors = i64::from(device.limits().multiprocessors);
+    let functions = [(false, "twice"), (true, "once")];
+    let mut plans = Vec::new();
+    let mut add = |[threads, vector]: [i64; 2], clusters: i64, what: &str| {
+        let accesses = ((columns / vector + threads - 1) / threads).max(1);
+        for ahead in [0, 1] {
+            for (meets_once, meets) in functions {
+                if ahead > clusters {
+                    continue;
+                }
+                let plan = RowwisePlan {
+                    operands,
+                    vector,
+                    threads,
+                    rows: 1,
+                    accesses,
+                    blocks: 1,
+                    storage: RowStorage::Shifted {
+                        rows: ahead,
+                        clusters,
+                    },
+                    meets_once,
+                    keeps_weights: false,
+                };
+                let what = format!("{threads} threads, {what}, {ahead} ahead, meet {meets}");
+                plans.push((what, plan));
+            }
+        }
+    };
+    for [threads, vector] in [[128, 8], [256, 8], [512, 8], [1024, 4]] {
+        let vector = vector * 2 / bytes;
+        for resident in [1024, 1280, 1536, 2048] {
+            if resident % threads != 0 {
+                continue;
+            }
+            let beside = resident / threads;
+            let blocks = multiprocessors * beside / vector * vector;
+            add([threads, vector], blocks, &format!("{beside} beside"));
+        }
+        add([threads, vector], 0, "a block for each row");
+    }
+    // More blocks than run at once, so that the last ones of a launch have few rows left.
+    for blocks in [1056, 2048, 4096] {
+        let vector = 16 / bytes;
+        add([512, vector], blocks, &format!("{blocks} blocks"));
+        add([256, vector], blocks, &format!("{blocks} blocks"));
+    }
+    plans
 }
 
 /// Plans of long rows whose blocks have groups of threads that take rows in turn, or one group: by the fewest blocks that hold a row, with
