@@ -372,10 +372,11 @@ const AHEAD_ELEMENTS: i64 = 32;
 pub(crate) const MOST_SHIFTED: i64 = 1 << 30;
 const SHIFTED_COLUMNS: i64 = 512;
 
-/// The threads of a block that has one shifted row after the other with weights, each with the most elements of a thread, the first ones
-/// preferred; the threads of a multiprocessor; and the registers of a thread beside those of its elements.
-const SHIFTED_THREADS: [[i64; 2]; 6] =
-    [[64, 8], [128, 8], [256, 8], [512, 8], [512, 16], [1024, 16]];
+/// Shifted rows one after the other with weights: the threads of a block, the fewest that have no more elements each than the next number;
+/// the threads of a multiprocessor; and the registers of a thread beside those of its elements. The totals of a row take as many
+/// instructions in each thread, so threads with fewer elements have more of them in all.
+const SHIFTED_THREADS: [i64; 5] = [64, 128, 256, 512, 1024];
+const SHIFTED_ELEMENTS: i64 = 16;
 const SHIFTED_RESIDENT: i64 = 1024;
 const SHIFTED_REGISTERS: i64 = 20;
 
@@ -1202,9 +1203,9 @@ impl RowwisePlan {
     /// The same of a norm with weights: a block has one row after the other and loads the weights once. Threads with few elements of a row
     /// leave registers for the weights and for the next row.
     fn shifted_with_weights(self, columns: i64, arch: Arch) -> Option<RowwisePlan> {
-        let of = |[threads, most]: [i64; 2]| {
+        let of = |threads: i64| {
             let accesses = div_up(columns / self.vector, threads);
-            (product([accesses, self.vector]) <= most).then_some(RowwisePlan {
+            (product([accesses, self.vector]) <= SHIFTED_ELEMENTS).then_some(RowwisePlan {
                 threads,
                 accesses,
                 ..self

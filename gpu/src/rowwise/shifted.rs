@@ -9,17 +9,17 @@ use colex_ir::BinaryOp::Add;
 use colex_layout::Layout;
 use colex_tensor::{Builder, Cond, Elements, Expr, Fragment, Index, Mask, Outside, Tensor};
 
-use super::kernel::{RowKernel, changed, renew};
+use super::kernel::{RowKernel, changed};
 use super::plan::{MOST_SHIFTED, RowwisePlan};
 use super::problem::RowTensor;
 
-/// Which columns of its rows a thread has: vectors, and one element before the first vector of a row or behind the last one.
-struct ShiftedColumns {
-    /// The column of the first vector inside of a row.
-    lead: Index,
-    /// Whether each vector is inside of a row.
-    vectors: Vec<Cond>,
-    /// The column of the element, and whether there is one.
+/// What a thread has of a row, in the span of all rows: vectors, and one element before the first vector of the row or behind the last one.
+struct ShiftedRow {
+    /// The first element of the row.
+    first: Index,
+    /// The number of each vector, and whether it is inside of the row.
+    vectors: Vec<(Index, Cond)>,
+    /// The element, and whether there is one.
     edge: Index,
     has_edge: Cond,
 }
@@ -56,24 +56,32 @@ impl RowKernel<'_> {
     pub(super) fn of_shifted(&self, k: &mut Builder, ahead: i64, clusters: i64) {
         let columns = self.columns.clone().expect("the kernel has the argument");
         let x = self.tensor(RowTensor::X).expect("it is there");
+        for of in [RowTensor::Residual, RowTensor::Y, RowTensor::Sum] {
+            if let Some(of) = self.tensor(of) {
+                k.same_extents(x, of);
+            }
+        }
         let all = k.within(x.extent(0), 1..MOST_SHIFTED + 1);
         let first = k.within(&self.at[0] * &columns, 0..MOST_SHIFTED);
-        let own = self.shifted_columns(k, &first, &(&first + &columns).min(&all));
+        let row_at = |k: &mut Builder, first: &Index| {
+            let end = (first + &columns).min(&all);
+            self.shifted_row(k, first, &end)
+        };
+        let own = row_at(k, &first);
         let mut row = self.clone();
         if self.plan.meets_once {
             row.of_warp = Some(self.columns_of_shifted_warp(k, &own));
         }
-        let always = Cond::Known(true);
         if clusters == 0 {
-            let inputs = row.shifted_inputs(k, &own, &first, always);
+            let inputs = row.shifted_inputs(k, &own);
             let weights = row.shifted_weights(k, &own);
-            let x = row.shifted_x(k, &own, &first, &inputs);
-            return row.shifted_results(k, &own, &first, x, &weights);
+            let x = row.shifted_x(k, &own, &inputs);
+            return row.shifted_results(k, &own, x, &weights);
         }
         // A launch has no more blocks than rows.
         let step = k.grid_extent(0) * &columns;
         let step = k.within(step, 1..MOST_SHIFTED + 1);
-        let held = (ahead > 0).then(|| row.shifted_inputs(k, &own, &first, always));
+        let held = (ahead > 0).then(|| row.shifted_inputs(k, &own));
         let weights = row.shifted_weights(k, &own);
         let turn = self.plan.meets_once.then(|| k.var(0, 0..2));
         k.for_(&first, &all, &step, |k, first| {
@@ -81,33 +89,32 @@ impl RowKernel<'_> {
             if let Some(turn) = &turn {
                 row.turn = k.get(turn);
             }
+            let own = row_at(k, first);
             let x = match &held {
                 None => {
-                    let inputs = row.shifted_inputs(k, &own, first, always);
-                    row.shifted_x(k, &own, first, &inputs)
+                    let inputs = row.shifted_inputs(k, &own);
+                    row.shifted_x(k, &own, &inputs)
                 }
                 Some(held) => {
-                    let x = row.shifted_x(k, &own, first, held);
-                    let next = first + &step;
-                    let exists = k.less(&next, &all);
-                    let loaded = row.shifted_inputs(k, &own, &next.min(&all), exists);
+                    let x = row.shifted_x(k, &own, held);
+                    // Behind the last row, there is one without elements.
+                    let next = row_at(k, &(first + &step).min(&all));
+                    let loaded = row.shifted_inputs(k, &next);
                     for (held, loaded) in held.iter().zip(&loaded) {
                         held.take(k, loaded);
                     }
                     x
                 }
             };
-            let of_columns = weights.iter().flatten();
-            renew(k, self.plan.operands.ty, of_columns);
-            row.shifted_results(k, &own, first, x, &weights);
+            row.shifted_results(k, &own, x, &weights);
             if let Some(turn) = &turn {
                 k.set(turn, (&row.turn + 1) % 2);
             }
         });
     }
 
-    /// The columns of a thread, from those of a row that begins at `first` and ends at `end`.
-    fn shifted_columns(&self, k: &mut Builder, first: &Index, end: &Index) -> ShiftedColumns {
+    /// What a thread has of the row from `first` to `end`.
+    fn shifted_row(&self, k: &mut Builder, first: &Index, end: &Index) -> ShiftedRow {
         let RowwisePlan {
             threads,
             vector,
@@ -120,7 +127,11 @@ impl RowKernel<'_> {
         let head = (&begin * vector).min(end);
         let tail = Index::select_less(&(&stop * vector), &head, &head, &(&stop * vector));
         let vectors = (0..accesses)
-            .map(|access| k.less(&(&begin + access * threads + &self.thread), &stop))
+            .map(|access| {
+                let number = &begin + access * threads + &self.thread;
+                let is_inside = k.less(&number, &stop);
+                (number, is_inside)
+            })
             .collect();
         let side = &self.thread / vector;
         let lane = &self.thread % vector;
@@ -128,63 +139,41 @@ impl RowKernel<'_> {
         let one = Index::select_less(&side, &1.into(), &one[0], &one[1]);
         let bound = Index::select_less(&side, &1.into(), &head, end);
         let (is_edge, is_one) = (k.less(&side, &2.into()), k.less(&one, &bound));
-        ShiftedColumns {
-            lead: k.within(&begin * vector - first, 0..vector),
+        ShiftedRow {
+            first: first.clone(),
             vectors,
-            edge: k.within(one - first, 0..MOST_SHIFTED + vector),
+            edge: one,
             has_edge: k.both(is_edge, is_one),
         }
     }
-    /// The vector of an access to a tensor's row that begins at `first`.
-    fn shifted_vector(
-        &self,
-        of: &Tensor,
-        own: &ShiftedColumns,
-        first: &Index,
-        access: i64,
-        exists: Cond,
-    ) -> Elements {
-        let RowwisePlan {
-            threads, vector, ..
-        } = *self.plan;
-        let number = (first + (vector - 1)) / vector + access * threads + &self.thread;
+
+    /// A vector of a row of a tensor.
+    fn shifted_vector(&self, of: &Tensor, own: &ShiftedRow, access: i64) -> Elements {
+        let (number, is_inside) = &own.vectors[access as usize];
+        let vector = self.plan.vector;
         let at = of.elements(number * vector).vectors(0, vector);
-        let at = at.only(Mask::from(own.vectors[access as usize]));
-        with(at.outside(Outside::Stated), exists)
+        at.outside(Outside::Stated).only(Mask::from(*is_inside))
     }
 
-    /// The single element of a thread of the same row.
-    fn shifted_edge(of: &Tensor, own: &ShiftedColumns, first: &Index, exists: Cond) -> Elements {
-        let at = of.elements(first + &own.edge).outside(Outside::Stated);
-        with(at.only(Mask::from(own.has_edge)), exists)
+    /// The single element of a row of a tensor.
+    fn shifted_edge(of: &Tensor, own: &ShiftedRow) -> Elements {
+        of.elements(&own.edge).only(Mask::from(own.has_edge))
     }
 
-    /// Loads a thread's elements of a row of each input, if the row exists.
-    fn shifted_inputs(
-        &self,
-        k: &mut Builder,
-        own: &ShiftedColumns,
-        first: &Index,
-        exists: Cond,
-    ) -> Vec<ShiftedPart> {
+    /// Loads a thread's elements of a row of each input.
+    fn shifted_inputs(&self, k: &mut Builder, own: &ShiftedRow) -> Vec<ShiftedPart> {
         let inputs = [RowTensor::X, RowTensor::Residual].map(|of| self.tensor(of));
         let of = |of: &Tensor| ShiftedPart {
             vectors: (0..self.plan.accesses)
-                .map(|access| k.gather(&self.shifted_vector(of, own, first, access, exists)))
+                .map(|access| k.gather(&self.shifted_vector(of, own, access)))
                 .collect(),
-            edge: k.gather(&Self::shifted_edge(of, own, first, exists)),
+            edge: k.gather(&Self::shifted_edge(of, own)),
         };
         inputs.into_iter().flatten().map(of).collect()
     }
 
     /// A thread's elements of a row in `f32`; with a residual, of the rounded sum, which is stored.
-    fn shifted_x(
-        &self,
-        k: &mut Builder,
-        own: &ShiftedColumns,
-        first: &Index,
-        inputs: &[ShiftedPart],
-    ) -> Fragment {
+    fn shifted_x(&self, k: &mut Builder, own: &ShiftedRow, inputs: &[ShiftedPart]) -> Fragment {
         let RowwisePlan {
             vector,
             accesses,
@@ -194,7 +183,6 @@ impl RowKernel<'_> {
         let count = accesses * vector;
         let wide = k.fragment(Ty::F32, line(count + 1));
         let to = self.tensor(RowTensor::Sum);
-        let always = Cond::Known(true);
         let piece = |k: &mut Builder, at: [i64; 2], of: [Option<&Fragment>; 2], to| {
             let [x, residual] = of;
             let mut x = x.expect("there is an input").clone();
@@ -211,45 +199,37 @@ impl RowKernel<'_> {
         for access in 0..accesses {
             let of = [inputs.first(), inputs.get(1)];
             let of = of.map(|part| part.map(|part| &part.vectors[access as usize]));
-            let to = to.map(|to| self.shifted_vector(to, own, first, access, always));
+            let to = to.map(|to| self.shifted_vector(to, own, access));
             piece(k, [access * vector, vector], of, to);
         }
         let of = [inputs.first(), inputs.get(1)].map(|part| part.map(|part| &part.edge));
-        let to = to.map(|to| Self::shifted_edge(to, own, first, always));
+        let to = to.map(|to| Self::shifted_edge(to, own));
         piece(k, [count, 1], of, to);
         wide
     }
 
     /// The weight and the bias of a thread's columns, in the type of the tensors. They begin elsewhere than rows do, so each is loaded by an
     /// access of its own.
-    fn shifted_weights(&self, k: &mut Builder, own: &ShiftedColumns) -> [Option<Fragment>; 2] {
+    fn shifted_weights(&self, k: &mut Builder, own: &ShiftedRow) -> [Option<Fragment>; 2] {
         let RowwisePlan {
-            threads,
             vector,
             accesses,
             operands,
             ..
         } = *self.plan;
         let count = accesses * vector;
+        // In the columns of the row: the same of all rows of the block.
+        let edge = (&own.edge - &own.first, own.has_edge);
+        let columns = own.vectors.iter().flat_map(|(number, is_inside)| {
+            (0..vector).map(move |i| (number * vector + i - &own.first, *is_inside))
+        });
+        let columns: Vec<(Index, Cond)> = columns.chain([edge]).collect();
         [RowTensor::Weight, RowTensor::Bias].map(|of| {
             let of = self.tensor(of)?;
-            let column = |i: i64| {
-                let (access, at) = (i / vector, i % vector);
-                let number = &self.thread + access * threads;
-                (
-                    &own.lead + number * vector + at,
-                    own.vectors[access as usize],
-                )
-            };
-            let edge = (own.edge.clone(), own.has_edge);
             // All loads are under way before the first number is put into its place.
-            let loaded: Vec<Fragment> = (0..count)
-                .map(column)
-                .chain([edge])
-                .map(|(column, is_one)| {
-                    let at = of.elements(column).outside(Outside::Stated);
-                    k.gather(&at.only(Mask::from(is_one)))
-                })
+            let loaded: Vec<Fragment> = columns
+                .iter()
+                .map(|(column, is_one)| k.gather(&of.elements(column).only(Mask::from(*is_one))))
                 .collect();
             let all = k.fragment(operands.ty, line(count + 1));
             // Numbers of 16 bits are put into halves of registers.
@@ -262,15 +242,15 @@ impl RowKernel<'_> {
     }
 
     /// The columns of a row that the thread's warp has, the same of each row.
-    fn columns_of_shifted_warp(&self, k: &mut Builder, own: &ShiftedColumns) -> Fragment {
+    fn columns_of_shifted_warp(&self, k: &mut Builder, own: &ShiftedRow) -> Fragment {
         let RowwisePlan {
             vector, accesses, ..
         } = *self.plan;
         let each = k.fragment(Ty::F32, line(accesses + 1));
         k.fill(&each, vector as f64);
         k.fill(&each.values(accesses, 1), 1.0);
-        let mut tests = own.vectors.clone();
-        tests.push(own.has_edge);
+        let tests = own.vectors.iter().map(|(_, test)| *test);
+        let tests: Vec<Cond> = tests.chain([own.has_edge]).collect();
         k.mask(&each, 0.0, |_, i| tests[i as usize]);
         let count = k.reduce_all(Add, &each);
         k.reduce_warp(Add, &count)
@@ -280,8 +260,7 @@ impl RowKernel<'_> {
     fn shifted_results(
         &self,
         k: &mut Builder,
-        own: &ShiftedColumns,
-        first: &Index,
+        own: &ShiftedRow,
         x: Fragment,
         weights: &[Option<Fragment>; 2],
     ) {
@@ -295,7 +274,7 @@ impl RowKernel<'_> {
         let results = self.results(k, x.clone(), &|k, x, other| {
             k.mask(x, other, |_, i| {
                 match own.vectors.get((i / vector) as usize) {
-                    Some(test) => *test,
+                    Some((_, test)) => *test,
                     None => own.has_edge,
                 }
             });
@@ -305,7 +284,6 @@ impl RowKernel<'_> {
             Some(Expr::from(of).to(Ty::F32))
         });
         k.assign(&x, changed(results, of_columns));
-        let always = Cond::Known(true);
         let y = self.tensor(RowTensor::Y).expect("it is there");
         let vector_line = Layout::column_major((vector, 1))
             .expect("a vector")
@@ -313,18 +291,10 @@ impl RowKernel<'_> {
         for access in 0..accesses {
             let of = x.values(access * vector, vector);
             let of = k.map(Expr::from(&of).to(operands.ty));
-            let to = self.shifted_vector(y, own, first, access, always);
+            let to = self.shifted_vector(y, own, access);
             k.scatter(of.with_layout(&vector_line), &to);
         }
         let edge = Expr::from(&x.values(count, 1)).to(operands.ty);
-        k.scatter(edge, &Self::shifted_edge(y, own, first, always));
-    }
-}
-
-/// The same elements, if a row exists.
-fn with(at: Elements, exists: Cond) -> Elements {
-    match exists {
-        Cond::Known(true) => at,
-        _ => at.only(Mask::from(exists)),
+        k.scatter(edge, &Self::shifted_edge(y, own));
     }
 }

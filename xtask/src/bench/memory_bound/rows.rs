@@ -845,13 +845,14 @@ fn shifted(problem: &RowwiseProblem, device: &Device) -> Vec<(String, RowwisePla
             }
         }
     };
-    for [threads, vector] in [[128, 8], [256, 8], [512, 8], [1024, 4]] {
+    for (threads, vector, beside) in [
+        (128, 8, &[3, 4, 5, 6][..]),
+        (256, 8, &[2, 3, 4, 5]),
+        (512, 8, &[2, 3]),
+        (1024, 4, &[1, 2]),
+    ] {
         let vector = vector * 2 / bytes;
-        for resident in [1024, 1280, 1536, 2048] {
-            if resident % threads != 0 {
-                continue;
-            }
-            let beside = resident / threads;
+        for beside in beside {
             let blocks = multiprocessors * beside / vector * vector;
             add([threads, vector], blocks, &format!("{beside} beside"));
         }
@@ -859,9 +860,9 @@ fn shifted(problem: &RowwiseProblem, device: &Device) -> Vec<(String, RowwisePla
     }
     // More blocks than run at once, so that the last ones of a launch have few rows left.
     for blocks in [1056, 2048, 4096] {
-        let vector = 16 / bytes;
-        add([512, vector], blocks, &format!("{blocks} blocks"));
-        add([256, vector], blocks, &format!("{blocks} blocks"));
+        for threads in [128, 256] {
+            add([threads, 16 / bytes], blocks, &format!("{blocks} blocks"));
+        }
     }
     plans
 }
