@@ -541,14 +541,14 @@ impl Planned for RowwisePlan {
             let (threads, columns) = (self.threads.max(1), problem.columns().max(1));
             let of_span = lane.saturating_mul(self.vector);
             match self.storage {
-                RowStorage::Staged => [of_span / columns, of_span % columns],
+                RowStorage::Staged { .. } => [of_span / columns, of_span % columns],
                 _ => [lane / threads, (lane % threads).saturating_mul(self.vector)],
             }
         };
         let chunks = match self.storage {
             RowStorage::Registers
             | RowStorage::Shifted { .. }
-            | RowStorage::Staged
+            | RowStorage::Staged { .. }
             | RowStorage::Turned { .. }
             | RowStorage::Passes { kept: 0 } => 1,
             // A thread asks for the tile itself if none is ahead.
@@ -577,7 +577,7 @@ impl Planned for RowwisePlan {
 
     fn neighbours(&self, problem: &RowwiseProblem) -> Vec<RowwisePlan> {
         let plan = *self;
-        if plan.storage == RowStorage::Staged {
+        if let RowStorage::Staged { .. } = plan.storage {
             let threads = steps(plan.threads).map(|threads| RowwisePlan {
                 threads,
                 rows: product([plan.rows, plan.threads]) / threads.max(1),
@@ -593,28 +593,25 @@ impl Planned for RowwisePlan {
         let accesses = steps(plan.accesses).map(|accesses| RowwisePlan { accesses, ..plan });
         let threads = steps(plan.threads).map(|threads| RowwisePlan { threads, ..plan });
         // More and fewer blocks of shifted rows, and a row ahead or none.
-        let shifted = match plan.storage {
-            RowStorage::Shifted {
-                rows,
-                clusters: clusters @ 1..,
-            } => {
-                let others = steps(clusters).map(|clusters| [rows, clusters]);
-                let all = others.into_iter().chain([[1 - rows.min(1), clusters]]);
-                all.map(|[rows, clusters]| RowwisePlan {
-                    storage: RowStorage::Shifted { rows, clusters },
-                    ..plan
-                })
-                .collect()
+        let mut shifted = Vec::new();
+        if let RowStorage::Shifted {
+            rows,
+            clusters: clusters @ 1..,
+        } = plan.storage
+        {
+            let others = steps(clusters).map(|clusters| [rows, clusters]);
+            for [rows, clusters] in others.into_iter().chain([[1 - rows.min(1), clusters]]) {
+                let storage = RowStorage::Shifted { rows, clusters };
+                shifted.push(RowwisePlan { storage, ..plan });
             }
-            _ => Vec::new(),
-        };
+        }
         let storage = match plan.storage {
             RowStorage::Registers
             | RowStorage::Ahead { .. }
             | RowStorage::Alternating { .. }
             | RowStorage::Teams { .. }
             | RowStorage::Divided { .. }
-            | RowStorage::Staged
+            | RowStorage::Staged { .. }
             | RowStorage::Turned { .. }
             | RowStorage::Shifted { .. } => RowStorage::Passes { kept: 0 },
             RowStorage::Passes { .. } => RowStorage::Registers,

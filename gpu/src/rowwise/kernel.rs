@@ -183,8 +183,11 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
     if plan.cluster() > 1 {
         k.cluster([plan.cluster() as u32, 1, 1]);
     }
-    let is_shifted = matches!(plan.storage, RowStorage::Shifted { clusters: 1.., .. });
-    if matches!(plan.storage, RowStorage::Divided { .. }) || plan.keeps_weights || is_shifted {
+    let keeps_columns = matches!(
+        plan.storage,
+        RowStorage::Shifted { clusters: 1.., .. } | RowStorage::Staged { clusters: 1.., .. }
+    );
+    if matches!(plan.storage, RowStorage::Divided { .. }) || plan.keeps_weights || keeps_columns {
         k.min_blocks(plan.beside(arch) as u32);
     }
     let is_one_mode = plan.is_one_mode();
@@ -225,7 +228,7 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
         .map(|of| (of, k.shared_tensor(operands.ty, &of_slots)))
         .collect();
     let staged = match plan.storage {
-        RowStorage::Staged => {
+        RowStorage::Staged { .. } => {
             let span = Layout::concat(&[Layout::leaf(plan.span(), 1)?])?;
             let each = (0..plan.inputs()).map(|_| k.shared_tensor(operands.ty, &span));
             each.collect()
@@ -302,7 +305,7 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
     };
     match plan.storage {
         RowStorage::Shifted { rows, clusters } => row.of_shifted(&mut k, rows, clusters),
-        RowStorage::Staged => row.of_staged(&mut k),
+        RowStorage::Staged { rows, clusters } => row.of_staged(&mut k, rows, clusters),
         RowStorage::Registers => {
             let part = row.rows(&mut k, &Index::constant(0), true);
             row.of_registers(&mut k, &part);
@@ -450,6 +453,16 @@ impl RowKernel<'_> {
 
     fn x(&self) -> &Tensor {
         &self.tensors[0].1
+    }
+
+    /// Lets the launch check that all tensors with rows have as many elements, so that the kernel need not, where an access is inside of one
+    /// of them.
+    pub(super) fn same_extents(&self, k: &mut Builder) {
+        for of in [RowTensor::Residual, RowTensor::Y, RowTensor::Sum] {
+            if let Some(of) = self.tensor(of) {
+                k.same_extents(self.x(), of);
+            }
+        }
     }
 
     /// A thread's part of a chunk of the columns.

@@ -112,7 +112,13 @@ pub enum RowStorage {
     /// A block copies its rows to shared memory, and the results from there, by whole vectors: rows lie one after the other without
     /// gaps, so those of a block are one span of elements. There, each thread takes single elements of a row into registers. Of short rows,
     /// whose threads are lanes of one warp.
-    Staged,
+    Staged {
+        /// The tiles of rows that are under way to registers while a block computes one: 0 or 1, and 0 if a block has one tile alone.
+        rows: i64,
+        /// The most blocks of the launch. Each has one tile of rows after the other, and registers keep the weight and the bias of a thread's
+        /// columns. If there are 0, the launch has a block for each tile.
+        clusters: i64,
+    },
     /// The threads have a whole row in registers. Each cluster of the launch has one row after the other, and groups of threads take
     /// them in turn: while one group waits for the other blocks of the cluster, another one reduces a row or stores it. Bulk copies
     /// bring the rows to a ring of slots in shared memory, and a slot receives its next row when a group has taken a row from it into
@@ -176,7 +182,7 @@ impl RowStorage {
             | RowStorage::Alternating { .. }
             | RowStorage::Teams { .. }
             | RowStorage::Divided { .. }
-            | RowStorage::Staged
+            | RowStorage::Staged { .. }
             | RowStorage::Shifted { .. } => true,
             RowStorage::Turned { again } => !again,
             RowStorage::Passes { .. } => false,
@@ -190,7 +196,7 @@ impl RowStorage {
             RowStorage::Registers
             | RowStorage::Ahead { .. }
             | RowStorage::Divided { .. }
-            | RowStorage::Staged
+            | RowStorage::Staged { .. }
             | RowStorage::Shifted { .. }
             | RowStorage::Turned { .. }
             | RowStorage::Passes { .. } => 1,
@@ -202,7 +208,7 @@ impl RowStorage {
         match self {
             RowStorage::Registers
             | RowStorage::Shifted { .. }
-            | RowStorage::Staged
+            | RowStorage::Staged { .. }
             | RowStorage::Turned { .. } => 0,
             RowStorage::Ahead { rows, .. } => rows,
             RowStorage::Alternating { slots, .. } | RowStorage::Teams { slots, .. } => slots,
@@ -220,7 +226,7 @@ impl RowStorage {
             | RowStorage::Ahead { .. }
             | RowStorage::Alternating { .. }
             | RowStorage::Teams { .. }
-            | RowStorage::Staged
+            | RowStorage::Staged { .. }
             | RowStorage::Shifted { .. }
             | RowStorage::Turned { .. }
             | RowStorage::Passes { .. } => 1,
@@ -373,12 +379,13 @@ pub(crate) const MOST_SHIFTED: i64 = 1 << 30;
 const SHIFTED_COLUMNS: i64 = 512;
 
 /// Shifted rows one after the other with weights: the threads of a block, the fewest that have no more elements each than the next number;
-/// the threads of a multiprocessor; and the registers of a thread beside those of its elements. The totals of a row take as many
+/// the threads of a multiprocessor; and the registers of a thread beside those of its elements, also of staged rows one tile after the other. The totals of a row take as many
 /// instructions in each thread, so threads with fewer elements have more of them in all.
 const SHIFTED_THREADS: [i64; 5] = [64, 128, 256, 512, 1024];
 const SHIFTED_ELEMENTS: i64 = 16;
 const SHIFTED_RESIDENT: i64 = 1024;
-const SHIFTED_REGISTERS: i64 = 20;
+const KEPT_REGISTERS: i64 = 20;
+const KEPT_STAGED_REGISTERS: i64 = 36;
 
 /// The most elements that a thread has of a staged row by default.
 const STAGED: i64 = 40;
@@ -827,7 +834,7 @@ impl RowwisePlan {
             | RowStorage::Ahead { .. }
             | RowStorage::Alternating { .. }
             | RowStorage::Divided { .. }
-            | RowStorage::Staged
+            | RowStorage::Staged { .. }
             | RowStorage::Shifted { .. }
             | RowStorage::Turned { .. }
             | RowStorage::Passes { .. } => self.blocks,
@@ -838,8 +845,13 @@ impl RowwisePlan {
     pub(crate) fn is_one_mode(&self) -> bool {
         matches!(
             self.storage,
-            RowStorage::Shifted { .. } | RowStorage::Staged
+            RowStorage::Shifted { .. } | RowStorage::Staged { .. }
         )
+    }
+
+    /// Whether rows are staged in shared memory.
+    pub(crate) fn is_staged(&self) -> bool {
+        matches!(self.storage, RowStorage::Staged { .. })
     }
 
     /// Whether the blocks that share a row are a team.
@@ -890,7 +902,7 @@ impl RowwisePlan {
             | RowStorage::Ahead { .. }
             | RowStorage::Alternating { .. }
             | RowStorage::Divided { .. }
-            | RowStorage::Staged
+            | RowStorage::Staged { .. }
             | RowStorage::Shifted { .. }
             | RowStorage::Turned { .. }
             | RowStorage::Passes { .. } => 0,
@@ -1242,7 +1254,10 @@ impl RowwisePlan {
             threads,
             rows: (of_block / threads).max(vector),
             accesses: div_up(columns, threads),
-            storage: RowStorage::Staged,
+            storage: RowStorage::Staged {
+                rows: 0,
+                clusters: 0,
+            },
             ..self
         })
     }
@@ -1576,12 +1591,17 @@ impl RowwisePlan {
             let most = REGISTERS / product([registers.max(1), threads.max(1)]);
             return beside.min(most).max(1);
         }
-        if let RowStorage::Shifted { rows, clusters } = self.storage {
+        if let Some((registers, clusters)) = self.of_kept_columns() {
             let limits = Limits::of(arch);
+            let shared = if self.is_staged() {
+                product([self.inputs(), self.span(), self.size()])
+            } else {
+                DIVIDED_TOTALS
+            };
             let asked = div_up(clusters, i64::from(limits.multiprocessors));
-            let there = limits.blocks_of_multiprocessor(threads as u64, DIVIDED_TOTALS as u64);
-            let most = REGISTERS / product([self.shifted_registers(rows), threads.max(1)]);
-            return asked.min(there as i64).min(most).max(1);
+            let there = limits.blocks_of_multiprocessor(threads as u64, shared as u64) as i64;
+            let most = REGISTERS / product([registers, threads.max(1)]);
+            return asked.min(there).min(most).max(1);
         }
         let shared = self.slot_bytes().saturating_add(self.weight_bytes());
         let shared = shared.saturating_add(DIVIDED_TOTALS) as u64;
@@ -1596,15 +1616,48 @@ impl RowwisePlan {
         beside.min(most).max(1)
     }
 
-    /// The registers of a thread that has one shifted row after the other: its numbers in `f32`, those of the next row and of the weights in
-    /// the type of the tensors, and the others.
-    fn shifted_registers(&self, ahead: i64) -> i64 {
-        let elements = product([self.accesses, self.vector]).saturating_add(1);
-        let narrow = product([self.inputs(), ahead]).saturating_add(self.weights());
-        let narrow = div_up(product([elements, narrow, self.size()]), 4);
-        elements
-            .saturating_add(narrow)
-            .saturating_add(SHIFTED_REGISTERS)
+    /// The registers of a thread whose weights stay in them, and the most blocks of the launch: its numbers in `f32`, those of the next rows
+    /// in the type of the tensors, the weights in this type if rows are shifted and in `f32` if they are staged, and the others.
+    fn of_kept_columns(&self) -> Option<(i64, i64)> {
+        let bytes = |elements: i64, of: i64| product([elements, of, self.size()]);
+        let (elements, [narrow, wide], clusters) = match self.storage {
+            RowStorage::Shifted {
+                rows,
+                clusters: clusters @ 1..,
+            } => {
+                let elements = product([self.accesses, self.vector]).saturating_add(1);
+                let of = product([self.inputs(), rows]).saturating_add(self.weights());
+                (elements, [bytes(elements, of), 0], clusters)
+            }
+            RowStorage::Staged {
+                rows,
+                clusters: clusters @ 1..,
+            } => {
+                let next = product([self.staged_vectors(), self.vector, rows]);
+                let weights = product([self.accesses, self.weights()]);
+                (
+                    self.accesses,
+                    [bytes(next, self.inputs()), weights],
+                    clusters,
+                )
+            }
+            RowStorage::Registers
+            | RowStorage::Ahead { .. }
+            | RowStorage::Shifted { .. }
+            | RowStorage::Staged { .. }
+            | RowStorage::Alternating { .. }
+            | RowStorage::Teams { .. }
+            | RowStorage::Divided { .. }
+            | RowStorage::Turned { .. }
+            | RowStorage::Passes { .. } => return None,
+        };
+        let all = elements.saturating_add(div_up(narrow, 4));
+        let others = if self.is_staged() {
+            KEPT_STAGED_REGISTERS
+        } else {
+            KEPT_REGISTERS
+        };
+        Some((all.saturating_add(wide).saturating_add(others), clusters))
     }
 
     /// The bytes of shared memory for the rows that a block keeps or that are on their way to it.
@@ -1630,7 +1683,7 @@ impl RowwisePlan {
     /// Returns the columns that a block has at once.
     pub(crate) fn chunk(&self) -> i64 {
         match self.storage {
-            RowStorage::Staged | RowStorage::Turned { .. } => {
+            RowStorage::Staged { .. } | RowStorage::Turned { .. } => {
                 product([self.threads, self.accesses])
             }
             RowStorage::Registers
@@ -1662,7 +1715,7 @@ impl RowwisePlan {
             | RowStorage::Alternating { .. }
             | RowStorage::Teams { .. }
             | RowStorage::Divided { .. }
-            | RowStorage::Staged
+            | RowStorage::Staged { .. }
             | RowStorage::Shifted { .. } => 0,
             // The sum of two tensors is read again.
             RowStorage::Turned { again } => i64::from(again),
@@ -1677,7 +1730,7 @@ impl RowwisePlan {
             | RowStorage::Alternating { .. }
             | RowStorage::Teams { .. }
             | RowStorage::Divided { .. }
-            | RowStorage::Staged
+            | RowStorage::Staged { .. }
             | RowStorage::Shifted { .. }
             | RowStorage::Turned { .. } => 0,
         };
@@ -1753,8 +1806,18 @@ impl RowwisePlan {
                 };
                 format!("Rows stay in registers, wherever they begin: a block has one after the other{kept}")
             }
-            RowStorage::Staged => {
+            RowStorage::Staged { clusters: 0, .. } => {
                 "A block copies its rows to shared memory and the results from there, and a thread takes single elements".to_string()
+            }
+            RowStorage::Staged { .. } => {
+                let kept = match self.weights() {
+                    0 => "",
+                    _ => ", and registers keep the weights of its columns",
+                };
+                format!(
+                    "A block copies one tile of rows after the other to shared memory and the results from there, and a thread takes single \
+                     elements{kept}"
+                )
             }
             RowStorage::Ahead { rows: 0, .. } => {
                 "Rows stay in registers, and a block has one tile of rows after the other".to_string()
@@ -1838,12 +1901,16 @@ impl RowwisePlan {
                 clusters: clusters @ 1..,
                 ..
             }
+            | RowStorage::Staged {
+                clusters: clusters @ 1..,
+                ..
+            }
             | RowStorage::Teams {
                 teams: clusters, ..
             } => tiles.min(clusters),
             RowStorage::Registers
             | RowStorage::Shifted { .. }
-            | RowStorage::Staged
+            | RowStorage::Staged { .. }
             | RowStorage::Turned { .. }
             | RowStorage::Passes { .. } => tiles,
         };
@@ -1884,7 +1951,7 @@ impl RowwisePlan {
                 THREAD_BYTES / (self.vector * self.size()).max(1)
             }
             RowStorage::Divided { .. } => HELD / (self.vector * self.size()).max(1),
-            RowStorage::Staged => MOST_ELEMENTS,
+            RowStorage::Staged { .. } => MOST_ELEMENTS,
             RowStorage::Registers
             | RowStorage::Ahead { .. }
             | RowStorage::Shifted { .. }
@@ -2031,7 +2098,9 @@ impl RowwisePlan {
             RowStorage::Shifted { rows, clusters } => {
                 return self.check_shifted(check, [rows, clusters]);
             }
-            RowStorage::Staged => return self.check_staged(check, arch),
+            RowStorage::Staged { rows, clusters } => {
+                return self.check_staged(check, arch, [rows, clusters]);
+            }
             RowStorage::Ahead { rows, clusters } => {
                 let of = [0, MOST_SLOTS, 1];
                 check.number("number of tiles of rows ahead", rows, of)?;
@@ -2152,7 +2221,12 @@ impl RowwisePlan {
     }
 
     /// Checks what a plan needs whose blocks copy whole rows to shared memory.
-    fn check_staged(&self, check: &PlanCheck<'_>, arch: Arch) -> Result<(), Error> {
+    fn check_staged(
+        &self,
+        check: &PlanCheck<'_>,
+        arch: Arch,
+        [ahead, clusters]: [i64; 2],
+    ) -> Result<(), Error> {
         check.number("number of blocks of a staged row", self.blocks, [1, 1, 1])?;
         let what = "number of threads of a staged row";
         check.number(what, self.threads, [1, WARP, 1])?;
@@ -2163,6 +2237,10 @@ impl RowwisePlan {
         if self.operands.modes != 1 {
             return check.refuse("staged rows are one mode of each tensor");
         }
+        let of = [0, MOST_CLUSTERS, 1];
+        check.number("number of blocks of staged rows", clusters, of)?;
+        let of = [0, clusters.min(1), 1];
+        check.number("number of tiles of staged rows ahead", ahead, of)?;
         let bytes = product([self.inputs(), self.span(), self.size()]);
         let most = Limits::of(arch).shared;
         check.limit("bytes of shared memory for rows", bytes, most.into())
@@ -2189,7 +2267,7 @@ impl RowwisePlan {
             | RowStorage::Alternating { .. }
             | RowStorage::Teams { .. }
             | RowStorage::Divided { .. }
-            | RowStorage::Staged
+            | RowStorage::Staged { .. }
             | RowStorage::Turned { .. }
             | RowStorage::Passes { .. } => all,
         }
@@ -2205,7 +2283,7 @@ impl RowwisePlan {
             RowStorage::Registers
             | RowStorage::Ahead { .. }
             | RowStorage::Divided { .. }
-            | RowStorage::Staged
+            | RowStorage::Staged { .. }
             | RowStorage::Passes { .. } => false,
             // Its totals have memory of their own.
             RowStorage::Turned { .. } => return false,
@@ -2236,7 +2314,7 @@ impl RowwisePlan {
                 return refused(RowwiseError::Beside);
             }
             check_width((self.vector, false), (call.turned, true), "rows")?;
-        } else if self.storage == RowStorage::Staged {
+        } else if self.is_staged() {
             if !problem.has_no_gaps(self.vector) {
                 let most = MOST_SHIFTED;
                 return refused(RowwiseError::Spans { most });
@@ -2259,7 +2337,7 @@ impl RowwisePlan {
                 return refused(RowwiseError::Full { full, columns });
             }
         }
-        if self.storage == RowStorage::Staged {
+        if self.is_staged() {
             let full = all.saturating_sub(self.threads);
             if columns <= full {
                 return refused(RowwiseError::Elements { full, columns });
@@ -2379,7 +2457,14 @@ impl fmt::Display for RowwisePlan {
                 let [rows, clusters] = [(rows, "row"), (clusters, "block")].map(counted);
                 write!(f, ", shifted rows in registers, {rows} ahead, {clusters}")
             }
-            RowStorage::Staged => f.write_str(", rows staged in shared memory"),
+            RowStorage::Staged { clusters: 0, .. } => f.write_str(", rows staged in shared memory"),
+            RowStorage::Staged { rows, clusters } => {
+                let [rows, clusters] = [(rows, "tile"), (clusters, "block")].map(counted);
+                write!(
+                    f,
+                    ", rows staged in shared memory, {rows} ahead, {clusters}"
+                )
+            }
             RowStorage::Ahead { rows, clusters } => {
                 let [rows, clusters] = [(rows, "tile"), (clusters, "cluster")].map(counted);
                 write!(f, ", rows in registers, {rows} ahead, {clusters}")

@@ -56,11 +56,7 @@ impl RowKernel<'_> {
     pub(super) fn of_shifted(&self, k: &mut Builder, ahead: i64, clusters: i64) {
         let columns = self.columns.clone().expect("the kernel has the argument");
         let x = self.tensor(RowTensor::X).expect("it is there");
-        for of in [RowTensor::Residual, RowTensor::Y, RowTensor::Sum] {
-            if let Some(of) = self.tensor(of) {
-                k.same_extents(x, of);
-            }
-        }
+        self.same_extents(k);
         let all = k.within(x.extent(0), 1..MOST_SHIFTED + 1);
         let first = k.within(&self.at[0] * &columns, 0..MOST_SHIFTED);
         let row_at = |k: &mut Builder, first: &Index| {
@@ -235,7 +231,7 @@ impl RowKernel<'_> {
             // Numbers of 16 bits are put into halves of registers.
             k.fill(&all, 0.0);
             for (i, one) in (0..).zip(&loaded) {
-                k.assign(&all.values(i, 1), &one.with_layout(line(1)));
+                k.assign(&all.values(i, 1), one.with_layout(line(1)));
             }
             Some(all)
         })

@@ -1,4 +1,8 @@
 //! Rows that are staged in shared memory: a block copies whole rows there by vectors, and each thread takes single elements of a row.
+//!
+//! A block may have one tile of rows after the other. Its threads have the same columns of all of them, so the weight and the bias of these
+//! stay in registers. A thread brings vectors to places of shared memory from which it alone stores results, so the next tile is brought
+//! without a barrier behind the stores.
 
 use colex_atom::Ty;
 use colex_layout::Layout;
@@ -12,12 +16,12 @@ use super::problem::RowTensor;
 struct RowSpan {
     vector: i64,
     vectors: Vec<SpanVector>,
-    /// Whether the thread has the elements behind the last whole vector of the tensors.
-    has_rest: Cond,
-    /// The first of these elements in the tensors and in shared memory, and the end of the span.
+    /// The first vector, the first element behind the last whole one, and the end of the span.
+    begin: Index,
     rest: Index,
-    rest_place: Index,
     end: Index,
+    /// Whether there are elements behind the last whole vector, which is so in the last tile of the tensors alone.
+    has_rest: Cond,
 }
 
 /// A vector of a thread.
@@ -41,36 +45,55 @@ impl RowSpan {
         at.outside(Outside::Stated)
     }
 
-    /// The elements behind the last whole vector, in a tensor and in shared memory.
-    fn rests(&self, k: &mut Builder, of: &Tensor, shared: &Tensor) -> Vec<[Elements; 2]> {
+    /// The elements behind the last whole vector, in a tensor and in shared memory, of the thread that would have the whole vector.
+    fn rests(
+        &self,
+        k: &mut Builder,
+        row: &RowKernel<'_>,
+        [of, shared]: [&Tensor; 2],
+    ) -> Vec<[Elements; 2]> {
+        let vectors = row.plan.span() / self.vector;
+        let number = k.within(&self.rest / self.vector - &self.begin, 0..vectors + 1);
+        let is_own = k.equal(&row.thread, &(&number % row.plan.threads_of_block()));
         let one = |i: i64| {
             let at = &self.rest + i;
             let exists = k.less(&at, &self.end);
-            let place = &self.rest_place + i;
+            let exists = k.both(is_own, exists);
+            let place = &number * self.vector + i;
             [of.elements(at), shared.elements(place)]
                 .map(|at| at.outside(Outside::Stated).only(Mask::from(exists)))
         };
         (0..self.vector - 1).map(one).collect()
     }
 
-    /// Copies the span of tensors to shared memory, with zeros behind it.
-    fn bring(&self, k: &mut Builder, tensors: &[(&Tensor, &Tensor)]) {
-        let loaded: Vec<Vec<Fragment>> = tensors
-            .iter()
-            .map(|(from, _)| {
-                let all = self.vectors.iter();
-                all.map(|vector| k.gather(&self.of_tensor(from, vector)))
-                    .collect()
-            })
-            .collect();
-        for ((_, to), loaded) in tensors.iter().zip(&loaded) {
-            for (vector, loaded) in self.vectors.iter().zip(loaded) {
-                k.scatter(loaded, &self.of_shared(to, vector));
+    /// Loads the vectors of the span of tensors, with zeros behind it.
+    fn load(&self, k: &mut Builder, tensors: &[(&Tensor, &Tensor)]) -> Vec<Fragment> {
+        let mut loaded = Vec::new();
+        for (from, _) in tensors {
+            for vector in &self.vectors {
+                loaded.push(k.gather(&self.of_tensor(from, vector)));
             }
+        }
+        loaded
+    }
+
+    /// Copies the span of tensors to shared memory, of which the vectors are loaded.
+    fn bring(
+        &self,
+        k: &mut Builder,
+        row: &RowKernel<'_>,
+        tensors: &[(&Tensor, &Tensor)],
+        loaded: &[Fragment],
+    ) {
+        let all = tensors
+            .iter()
+            .flat_map(|(_, to)| self.vectors.iter().map(move |vector| (to, vector)));
+        for ((to, vector), loaded) in all.zip(loaded) {
+            k.scatter(loaded, &self.of_shared(to, vector));
         }
         k.if_(self.has_rest, |k| {
             for (from, to) in tensors {
-                for [from, to] in self.rests(k, from, to) {
+                for [from, to] in self.rests(k, row, [from, to]) {
                     let one = k.gather(&from);
                     k.scatter(&one, &to);
                 }
@@ -79,13 +102,13 @@ impl RowSpan {
     }
 
     /// Copies the span from shared memory to a tensor.
-    fn store(&self, k: &mut Builder, from: &Tensor, to: &Tensor) {
+    fn store(&self, k: &mut Builder, row: &RowKernel<'_>, from: &Tensor, to: &Tensor) {
         for vector in &self.vectors {
             let own = k.gather(&self.of_shared(from, vector));
             k.scatter(&own, &self.of_tensor(to, vector));
         }
         k.if_(self.has_rest, |k| {
-            for [to, from] in self.rests(k, to, from) {
+            for [to, from] in self.rests(k, row, [to, from]) {
                 let one = k.gather(&from);
                 k.scatter(&one, &to);
             }
@@ -114,9 +137,21 @@ impl RowElements {
 
     /// All of them, in `f32`; 0 where the last one is not in the row.
     fn gathered(&self, k: &mut Builder, of: &Tensor, first: &Index) -> Fragment {
+        self.gathered_by(k, |i| self.at(of, first, i))
+    }
+
+    /// The same of a tensor of columns. The kernel compares the last one with the extent itself.
+    fn gathered_columns(&self, k: &mut Builder, of: &Tensor, first: &Index) -> Fragment {
+        self.gathered_by(k, |i| match self.has_last {
+            Some(_) if i + 1 == self.count => of.elements(first + i * self.threads),
+            _ => self.at(of, first, i),
+        })
+    }
+
+    fn gathered_by(&self, k: &mut Builder, at: impl Fn(i64) -> Elements) -> Fragment {
         let wide = k.fragment(Ty::F32, line(self.count));
         for i in 0..self.count {
-            let one = k.gather(&self.at(of, first, i)).with_layout(line(1));
+            let one = k.gather(&at(i)).with_layout(line(1));
             k.assign(&wide.values(i, 1), Expr::from(&one).to(Ty::F32));
         }
         wide
@@ -137,22 +172,25 @@ fn line(count: i64) -> Layout {
 }
 
 impl RowKernel<'_> {
-    /// Copies the rows of a block to shared memory, computes them there, and copies the results from there. The results replace the
-    /// elements of `x`, and the sum with a residual replaces those of the residual: each thread reads and writes its own ones alone.
-    pub(super) fn of_staged(&self, k: &mut Builder) {
+    /// Copies the rows of a block to shared memory, computes them there, and copies the results from there: one tile of rows, or one after the
+    /// other. The results replace the elements of `x`, and the sum with a residual replaces those of the residual: each thread reads and writes
+    /// its own ones alone.
+    pub(super) fn of_staged(&self, k: &mut Builder, ahead: i64, clusters: i64) {
         let RowwisePlan {
             threads,
+            rows,
+            vector,
             accesses,
-            operands,
             ..
         } = *self.plan;
+        self.same_extents(k);
         let columns = self.columns.clone().expect("the kernel has the argument");
         let columns = k.within(columns, 1..threads * accesses + 1);
-        let span = self.span(k, &columns);
+        let begin = &self.at[0] * (rows / vector) * &columns;
+        let begin = k.within(begin, 0..MOST_SHIFTED / vector + 1);
+        let span = self.span(k, &columns, &begin);
         let inputs = [RowTensor::X, RowTensor::Residual].map(|of| self.tensor(of));
         let inputs: Vec<_> = inputs.into_iter().flatten().zip(&self.staged).collect();
-        span.bring(k, &inputs);
-        k.sync();
         let lane = &self.thread % threads;
         let has_last = (threads > 1).then(|| k.less(&(&lane + (accesses - 1) * threads), &columns));
         let own = RowElements {
@@ -161,45 +199,102 @@ impl RowKernel<'_> {
             has_last,
         };
         let first = &self.thread / threads * &columns + &lane;
-        let x = own.gathered(k, &self.staged[0], &first);
+        let weights = |k: &mut Builder| {
+            [RowTensor::Weight, RowTensor::Bias].map(|of| {
+                let of = self.tensor(of)?;
+                Some(own.gathered_columns(k, of, &lane))
+            })
+        };
+        let loaded = (clusters == 0 || ahead > 0).then(|| span.load(k, &inputs));
+        if let (0, Some(loaded)) = (clusters, &loaded) {
+            span.bring(k, self, &inputs, loaded);
+            k.sync();
+            self.staged_results(k, &own, &first, &weights);
+            k.sync();
+            return self.store_span(k, &span);
+        }
+        let kept = weights(k);
+        let x = self.tensor(RowTensor::X).expect("it is there");
+        let all = k.within(x.extent(0), 1..MOST_SHIFTED + 1);
+        let all = (all + (vector - 1)) / vector;
+        // A launch has no more blocks than tiles of rows, of which the last one may end behind the tensors.
+        let step = k.grid_extent(0) * (rows / vector) * &columns;
+        let step = k.within(step, 1..(MOST_SHIFTED + self.plan.span()) / vector + 1);
+        k.for_(&begin, &all, &step, |k, begin| {
+            let span = self.span(k, &columns, begin);
+            match &loaded {
+                None => {
+                    let loaded = span.load(k, &inputs);
+                    span.bring(k, self, &inputs, &loaded);
+                    k.sync();
+                }
+                Some(held) => {
+                    span.bring(k, self, &inputs, held);
+                    k.sync();
+                    // Behind the last tile, there is one without elements.
+                    let next = self.span(k, &columns, &(begin + &step).min(&all));
+                    let next = next.load(k, &inputs);
+                    k.emit(|ir| {
+                        let all = held.iter().zip(&next);
+                        for (held, next) in all {
+                            for (to, from) in held.regs().iter().zip(next.regs()) {
+                                ir.mov_to(*to, *from);
+                            }
+                        }
+                    });
+                }
+            }
+            self.staged_results(k, &own, &first, &|_| kept.clone());
+            k.sync();
+            self.store_span(k, &span);
+        });
+    }
+
+    /// Computes the rows that are in shared memory, and puts the results there.
+    fn staged_results(
+        &self,
+        k: &mut Builder,
+        own: &RowElements,
+        first: &Index,
+        weights: &dyn Fn(&mut Builder) -> [Option<Fragment>; 2],
+    ) {
+        let x = own.gathered(k, &self.staged[0], first);
         if let Some(residual) = self.staged.get(1) {
-            let added = own.gathered(k, residual, &first);
-            let sum = k.map((&x + &added).to(operands.ty));
+            let added = own.gathered(k, residual, first);
+            let sum = k.map((&x + &added).to(self.plan.operands.ty));
             k.assign(&x, Expr::from(&sum).to(Ty::F32));
-            own.scattered(k, &x, residual, &first);
+            own.scattered(k, &x, residual, first);
         }
         let results = self.results(k, x.clone(), &|k, x, other| {
-            if let Some(test) = has_last {
-                k.mask(&x.values(accesses - 1, 1), other, |_, _| test);
+            if let Some(test) = own.has_last {
+                k.mask(&x.values(own.count - 1, 1), other, |_, _| test);
             }
         });
-        let of_columns = [RowTensor::Weight, RowTensor::Bias].map(|of| {
-            let of = self.tensor(of)?;
-            Some(Expr::from(&own.gathered(k, of, &lane)))
-        });
+        let of_columns = weights(k).map(|of| Some(Expr::from(&of?)));
         k.assign(&x, changed(results, of_columns));
-        own.scattered(k, &x, &self.staged[0], &first);
-        k.sync();
+        own.scattered(k, &x, &self.staged[0], first);
+    }
+
+    /// Copies results from shared memory.
+    fn store_span(&self, k: &mut Builder, span: &RowSpan) {
         let outputs = [RowTensor::Y, RowTensor::Sum].map(|of| self.tensor(of));
         for (to, from) in outputs.into_iter().flatten().zip(&self.staged) {
-            span.store(k, from, to);
+            span.store(k, self, from, to);
         }
     }
 
-    /// The span of the block's rows. It begins with a vector, since a block has at least as many rows as a vector has elements.
-    fn span(&self, k: &mut Builder, columns: &Index) -> RowSpan {
+    /// The span of a tile of rows, from a vector on. It begins with a vector, since a block has at least as many rows as a vector has elements.
+    fn span(&self, k: &mut Builder, columns: &Index, begin: &Index) -> RowSpan {
         let RowwisePlan { rows, vector, .. } = *self.plan;
         let of_block = self.plan.threads_of_block();
         let x = self.tensor(RowTensor::X).expect("it is there");
         let all = k.within(x.extent(0), 1..MOST_SHIFTED + 1);
-        let begin = &self.at[0] * (rows / vector) * columns;
-        let begin = k.within(begin, 0..MOST_SHIFTED / vector + 1);
-        let end = (&begin * vector + columns * rows).min(&all);
+        let end = (begin * vector + columns * rows).min(&all);
         let stop = &end / vector;
         let vectors = (0..self.plan.staged_vectors())
             .map(|i| {
                 let own = &self.thread + i * of_block;
-                let number = &begin + &own;
+                let number = begin + &own;
                 SpanVector {
                     is_inside: k.less(&number, &stop),
                     number,
@@ -208,15 +303,12 @@ impl RowKernel<'_> {
             })
             .collect();
         let rest = &stop * vector;
-        let of_rest = k.within(&stop - &begin, 0..self.plan.span() / vector + 1);
-        let is_own = k.equal(&self.thread, &(&of_rest % of_block));
-        let exists = k.less(&rest, &end);
         RowSpan {
             vector,
             vectors,
-            has_rest: k.both(is_own, exists),
+            begin: begin.clone(),
+            has_rest: k.less(&rest, &end),
             rest,
-            rest_place: of_rest * vector,
             end,
         }
     }

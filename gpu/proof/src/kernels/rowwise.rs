@@ -147,6 +147,7 @@ fn drawn(r: &mut Random, problem: &RowwiseProblem, device: &Device) -> Option<Ro
     }
     if r.one_in(4) {
         let threads = 1 << r.below(5_u32);
+        let tiles = r.below(4_i64);
         let vector = (128 / i64::from(plan.operands.ty.bits())) >> r.below(3_u32);
         let plan = RowwisePlan {
             meets_once: false,
@@ -155,7 +156,10 @@ fn drawn(r: &mut Random, problem: &RowwiseProblem, device: &Device) -> Option<Ro
             rows: (r.one(&[32, 64, 128]) / threads).max(vector),
             accesses: (problem.columns() + threads - 1) / threads,
             blocks: 1,
-            storage: RowStorage::Staged,
+            storage: RowStorage::Staged {
+                rows: r.below(2_i64).min(tiles),
+                clusters: tiles,
+            },
             ..plan
         };
         let fits = plan.check(device.arch()).is_ok() && plan.takes(problem);

@@ -145,7 +145,10 @@ fn law_drawn_plans_of_rows_are_right_or_refused() {
                     plan.rows = number(&mut r, &[32, 128]);
                     plan.accesses = (columns as i64 - 1) / plan.threads.max(1) + 1;
                     plan.blocks = 1;
-                    RowStorage::Staged
+                    RowStorage::Staged {
+                        rows: number(&mut r, &[0, 0, 1]),
+                        clusters: number(&mut r, &[0, 0, 2, 14]),
+                    }
                 }
                 6 => RowStorage::Divided {
                     held: number(&mut r, &[chunks - kept]),

@@ -21,6 +21,12 @@ const WARP: i64 = 32;
 /// Rows of which shared memory keeps nothing.
 const PASSES: RowStorage = RowStorage::Passes { kept: 0 };
 
+/// Rows that are staged in shared memory, one tile of each block.
+const STAGED: RowStorage = RowStorage::Staged {
+    rows: 0,
+    clusters: 0,
+};
+
 /// Rows that begin anywhere, one of each block.
 const SHIFTED: RowStorage = RowStorage::Shifted {
     rows: 0,
@@ -778,6 +784,9 @@ fn law_staged_rows_are_those_of_the_reference() {
                 continue;
             }
             let of_block = [32, 64, 128][(i + j) % 3];
+            let after = |[rows, clusters]: [i64; 2]| RowStorage::Staged { rows, clusters };
+            let clusters = 1 + (i % 2) as i64;
+            let storages = [STAGED, after([0, clusters]), after([1, clusters])];
             let plan = |problem: &RowwiseProblem| {
                 let operands = problem.operands();
                 let vector = (128 / i64::from(operands.ty.bits())) >> (i % 2);
@@ -788,7 +797,7 @@ fn law_staged_rows_are_those_of_the_reference() {
                     rows: (of_block / threads).max(vector),
                     accesses,
                     blocks: 1,
-                    storage: RowStorage::Staged,
+                    storage: storages[(i + j) % 3],
                     meets_once: false,
                     keeps_weights: false,
                 }
@@ -845,7 +854,10 @@ fn law_staged_norms_with_a_residual_are_those_of_the_reference() {
                             rows: (64 / threads).max(8),
                             accesses,
                             blocks: 1,
-                            storage: RowStorage::Staged,
+                            storage: RowStorage::Staged {
+                                rows: [0, 1, 0][cases % 3],
+                                clusters: [0, 2, 1][cases % 3],
+                            },
                             meets_once: false,
                             keeps_weights: false,
                         })
@@ -881,6 +893,58 @@ fn law_staged_norms_with_a_residual_are_those_of_the_reference() {
     println!("law rowwise.staged_norms: {cases} cases");
 }
 
+/// Blocks that have one tile of staged rows after the other keep the weights of their columns, and change no bit: of norms with each of the
+/// tensors, in every type, with fewer tiles than blocks, as many and more, with a tile ahead and without, under several schedules.
+#[test]
+fn law_staged_tiles_one_after_the_other_change_no_bit() {
+    let mut cases = 0;
+    let mut r = Random::new(0x57a6);
+    for columns in [1, 2, 5, 8, 17, 31, 33, 40, 64, 65, 129] {
+        for function in [RowFunction::RmsNorm, RowFunction::LayerNorm] {
+            let given = [r.one_in(2), r.one_in(2), r.one_in(3)];
+            let (ahead, blocks) = (r.below(2_i64), 1 + r.below(3_i64));
+            let threads = 1_i64 << r.below(if columns < 8 { 1_u32 } else { 4 });
+            let threads = if columns > 64 {
+                threads.max(4)
+            } else {
+                threads
+            };
+            let plan = |problem: &RowwiseProblem| {
+                let operands = problem.operands();
+                let vector = 128 / i64::from(operands.ty.bits());
+                RowwisePlan {
+                    operands,
+                    vector,
+                    threads,
+                    rows: (64 / threads).max(vector),
+                    accesses: (columns as i64 + threads - 1) / threads,
+                    blocks: 1,
+                    storage: RowStorage::Staged {
+                        rows: ahead,
+                        clusters: blocks,
+                    },
+                    meets_once: false,
+                    keeps_weights: false,
+                }
+            };
+            let each = |problem: &RowwiseProblem| RowwisePlan {
+                storage: STAGED,
+                ..plan(problem)
+            };
+            let all = ((64 / threads).max(8) * blocks) as usize;
+            let rows = r.one(&[2 * all + 3, all + 1, 3 * all, all, all - 1, 1]);
+            let shape = [rows, columns];
+            match r.below(3_u64) {
+                0 => agree::<f32>(function, shape, given, &plan, &each),
+                1 => agree::<f16>(function, shape, given, &plan, &each),
+                _ => agree::<bf16>(function, shape, given, &plan, &each),
+            }
+            cases += 1;
+        }
+    }
+    println!("law rowwise.staged_tiles: {cases} cases");
+}
+
 /// What a plan of staged rows says, and what it refuses.
 #[test]
 fn staged_rows_are_those_of_the_plan() {
@@ -908,6 +972,23 @@ fn staged_rows_are_those_of_the_plan() {
         ..plan
     };
     assert!(two.takes(&of_33) && two.takes(&problem(34)) && !two.takes(&problem(32)));
+    let tiles = RowwisePlan {
+        storage: RowStorage::Staged {
+            rows: 1,
+            clusters: 5,
+        },
+        ..plan
+    };
+    assert_eq!(
+        tiles.to_string(),
+        "softmax bf16, vectors of 8, 1 thread for a row, 128 rows in a block, 33 accesses, rows staged in shared memory, 1 tile ahead, \
+         5 blocks"
+    );
+    let text = tiles.explain(&of_33);
+    assert!(
+        text.contains("A block of 128 threads has 128 rows; the launch has 5 blocks."),
+        "{text}"
+    );
     for (changed, why) in [
         (
             RowwisePlan {
@@ -927,6 +1008,26 @@ fn staged_rows_are_those_of_the_plan() {
                 ..plan
             },
             "the plan's number of accesses is 65: the softmax kernel takes 1 to 64",
+        ),
+        (
+            RowwisePlan {
+                storage: RowStorage::Staged {
+                    rows: 0,
+                    clusters: 4097,
+                },
+                ..plan
+            },
+            "the plan's number of blocks of staged rows is 4097: the softmax kernel takes 0 to 4096",
+        ),
+        (
+            RowwisePlan {
+                storage: RowStorage::Staged {
+                    rows: 1,
+                    clusters: 0,
+                },
+                ..plan
+            },
+            "the plan's number of tiles of staged rows ahead is 1: the softmax kernel takes 0 only",
         ),
     ] {
         let refused = changed.check(Arch::Sm90a).expect_err("it is refused");
@@ -2168,8 +2269,8 @@ fn the_plan_of_rows_is_the_measured_one() {
     let softmax = |ty, columns| plan(RowFunction::Softmax, ty, columns, Arch::Sm90a);
     let registers = RowStorage::Registers;
     assert_eq!(softmax(Ty::F32, 33), (8, 5, 1, registers));
-    assert_eq!(softmax(Ty::Bf16, 33), (1, 33, 1, RowStorage::Staged));
-    assert_eq!(softmax(Ty::Bf16, 511), (16, 32, 1, RowStorage::Staged));
+    assert_eq!(softmax(Ty::Bf16, 33), (1, 33, 1, STAGED));
+    assert_eq!(softmax(Ty::Bf16, 511), (16, 32, 1, STAGED));
     assert_eq!(softmax(Ty::F32, 4096), (256, 4, 1, registers));
     assert_eq!(softmax(Ty::F32, 4097), (512, 9, 1, registers));
     assert_eq!(softmax(Ty::Bf16, 4097), (128, 4, 1, SHIFTED));
@@ -2181,36 +2282,38 @@ fn the_plan_of_rows_is_the_measured_one() {
     assert_eq!(before, (512, 4, 1, PASSES));
 }
 
+/// The default plan of a norm with a weight, and a bias if it is a layer norm, by the rates of an H200.
+fn norm_plan<T: GemmElement>(
+    function: RowFunction,
+    [rows, columns]: [i64; 2],
+    with_residual: bool,
+) -> RowwisePlan {
+    let device = Device::simulator(Arch::Sm90a);
+    let of = |count: i64| device.poisoned::<T>(count as usize).expect("memory");
+    let [x, residual] = [(); 2].map(|()| of(rows * columns));
+    let [mut y, mut sum] = [(); 2].map(|()| of(rows * columns));
+    let weight = of(columns);
+    let shape = (rows, columns);
+    let (x, y) = (x.view(shape), y.view_mut(shape));
+    let (x, y) = (x.expect("x"), y.expect("y"));
+    let weight = weight.view(columns).expect("a weight");
+    let mut call = Rowwise::new(function, &x, &y).weight(&weight);
+    if function == RowFunction::LayerNorm {
+        call = call.bias(&weight);
+    }
+    if with_residual {
+        let (residual, sum) = (residual.view(shape), sum.view_mut(shape));
+        call = call.residual(&residual.expect("residual"), &sum.expect("sum"));
+    }
+    let plan = call.plan().expect("a plan").expect("a problem");
+    assert!(plan.check(Arch::Sm90a).is_ok(), "{plan}");
+    plan
+}
+
 /// The plans of norms with weights whose rows no vector divides: a block has one row after the other, and keeps the weights. Rows of `f32`
 /// and of few numbers, and norms with a residual, have others; the number of rows changes nothing.
 #[test]
 fn norms_with_weights_of_any_length_have_shifted_rows() {
-    fn plan<T: GemmElement>(
-        function: RowFunction,
-        [rows, columns]: [i64; 2],
-        with_residual: bool,
-    ) -> RowwisePlan {
-        let device = Device::simulator(Arch::Sm90a);
-        let of = |count: i64| device.poisoned::<T>(count as usize).expect("memory");
-        let [x, residual] = [(); 2].map(|()| of(rows * columns));
-        let [mut y, mut sum] = [(); 2].map(|()| of(rows * columns));
-        let weight = of(columns);
-        let shape = (rows, columns);
-        let (x, y) = (x.view(shape), y.view_mut(shape));
-        let (x, y) = (x.expect("x"), y.expect("y"));
-        let weight = weight.view(columns).expect("a weight");
-        let mut call = Rowwise::new(function, &x, &y).weight(&weight);
-        if function == RowFunction::LayerNorm {
-            call = call.bias(&weight);
-        }
-        if with_residual {
-            let (residual, sum) = (residual.view(shape), sum.view_mut(shape));
-            call = call.residual(&residual.expect("residual"), &sum.expect("sum"));
-        }
-        let plan = call.plan().expect("a plan").expect("a problem");
-        assert!(plan.check(Arch::Sm90a).is_ok(), "{plan}");
-        plan
-    }
     let after = |clusters| RowStorage::Shifted { rows: 1, clusters };
     for function in [RowFunction::RmsNorm, RowFunction::LayerNorm] {
         for (columns, [threads, accesses, clusters]) in [
@@ -2224,8 +2327,8 @@ fn norms_with_weights_of_any_length_have_shifted_rows() {
         ] {
             for rows in [1, 3, 1000] {
                 for found in [
-                    plan::<bf16>(function, [rows, columns], false),
-                    plan::<f16>(function, [rows, columns], false),
+                    norm_plan::<bf16>(function, [rows, columns], false),
+                    norm_plan::<f16>(function, [rows, columns], false),
                 ] {
                     assert_eq!(found.storage, after(clusters), "{found}");
                     assert_eq!(
@@ -2242,13 +2345,13 @@ fn norms_with_weights_of_any_length_have_shifted_rows() {
             }
         }
         let is_shifted = |plan: RowwisePlan| matches!(plan.storage, RowStorage::Shifted { .. });
-        assert!(!is_shifted(plan::<f32>(function, [3, 4097], false)));
-        assert!(!is_shifted(plan::<bf16>(function, [3, 511], false)));
-        assert!(!is_shifted(plan::<bf16>(function, [3, 4096], false)));
-        assert!(!is_shifted(plan::<bf16>(function, [3, 4097], true)));
+        assert!(!is_shifted(norm_plan::<f32>(function, [3, 4097], false)));
+        assert!(!is_shifted(norm_plan::<bf16>(function, [3, 511], false)));
+        assert!(!is_shifted(norm_plan::<bf16>(function, [3, 4096], false)));
+        assert!(!is_shifted(norm_plan::<bf16>(function, [3, 4097], true)));
     }
     assert_eq!(
-        plan::<bf16>(RowFunction::LayerNorm, [1000, 4097], false).to_string(),
+        norm_plan::<bf16>(RowFunction::LayerNorm, [1000, 4097], false).to_string(),
         "layer norm bf16, vectors of 8, 256 threads for a row, 1 row in a block, 2 accesses, shifted rows in registers, 1 row ahead, \
          528 blocks"
     );
@@ -2768,7 +2871,10 @@ fn law_a_plan_of_rows_that_the_check_accepts_is_built() {
                 8 => RowStorage::Turned {
                     again: number(&[0, 1]) == 1,
                 },
-                7 => RowStorage::Staged,
+                7 => RowStorage::Staged {
+                    rows: number(&[0, 0, 1]),
+                    clusters: number(&[0, 0, 1, 7]),
+                },
                 6 => RowStorage::Divided {
                     held: number(&[0, 1, 2, 8]),
                     kept: number(&[1, 2, 14]),

@@ -449,7 +449,7 @@ fn group_of<T: GemmElement>(
     let all = around(&chosen, [rows, columns]).into_iter().chain(meetings);
     let shifted = shifted(&problem, device);
     let all = all.chain(in_turn).chain(in_teams).chain(divided);
-    let all = all.chain(shifted);
+    let all = all.chain(shifted).chain(staged(&problem, device));
     let all = all.filter(|(_, plan)| asked.has_others() && !was_slow(plan, columns));
     let keeping = keeping.into_iter().filter(|_| asked.has_others());
     for (name, plan) in all.chain(keeping) {
@@ -524,7 +524,7 @@ fn around(plan: &RowwisePlan, [rows, columns]: [i64; 2]) -> Vec<(String, Rowwise
         add(format!("{threads} threads, {accesses} accesses"), changed);
     }
     match plan.storage {
-        RowStorage::Staged => {
+        RowStorage::Staged { .. } => {
             for threads in [1, 2, 4, 8] {
                 for of_block in [64, 128, 256] {
                     let changed = RowwisePlan {
@@ -862,6 +862,46 @@ fn shifted(problem: &RowwiseProblem, device: &Device) -> Vec<(String, RowwisePla
     for blocks in [1056, 2048, 4096] {
         for threads in [128, 256] {
             add([threads, 16 / bytes], blocks, &format!("{blocks} blocks"));
+        }
+    }
+    plans
+}
+
+/// Plans of short rows of a norm that are staged in shared memory, whose blocks have one tile of rows after the other: by more and fewer
+/// threads of a row and of a block, blocks of a multiprocessor and blocks of the launch, with a tile ahead and without.
+fn staged(problem: &RowwiseProblem, device: &Device) -> Vec<(String, RowwisePlan)> {
+    let (operands, columns) = (problem.operands(), problem.columns());
+    let bytes = i64::from(operands.ty.bits()) / 8;
+    if operands.vector * bytes >= 4 || columns >= 512 || !operands.function.is_norm() {
+        return Vec::new();
+    }
+    let multiprocessors = i64::from(device.limits().multiprocessors);
+    let mut plans = Vec::new();
+    for threads in [1, 2, 4] {
+        for of_block in [64, 128, 256] {
+            for resident in [512, 768, 1024, 1536, 4096] {
+                for ahead in [0, 1] {
+                    let clusters = (multiprocessors * resident / of_block).min(4096);
+                    let plan = RowwisePlan {
+                        operands,
+                        vector: 16 / bytes,
+                        threads,
+                        rows: of_block / threads,
+                        accesses: (columns + threads - 1) / threads,
+                        blocks: 1,
+                        storage: RowStorage::Staged {
+                            rows: ahead,
+                            clusters,
+                        },
+                        meets_once: false,
+                        keeps_weights: false,
+                    };
+                    let what = format!(
+                        "staged, {threads} x {of_block} threads, {clusters} blocks, {ahead} ahead"
+                    );
+                    plans.push((what, plan));
+                }
+            }
         }
     }
     plans
