@@ -557,7 +557,8 @@ impl RowwisePlan {
     /// It differs from [`fastest`](RowwisePlan::fastest) where a cluster of four blocks would have one row after the other. Its blocks
     /// wait for each other at the end of a row, 1.2 us in which the memory does nothing. A second pass costs as much as reading 0.6 of
     /// the row again, which takes less time the faster the memory is. So a fast memory has passes, and a slower one has the cluster. The
-    /// `explain` of a call says both times. From 4 TB per second on, a block has two rows of a layer norm, and registers
+    /// `explain` of a call says both times. From 4 TB per second on, a block has two rows of a layer norm, or one and its weights in shared
+    /// memory ([`keeps_weights`](RowwisePlan::keeps_weights)) if it has weights and no residual, up to 64 KiB in a type of 16 bits; and registers
     /// and shared memory hold the rows of a softmax or log-softmax together ([`RowStorage::Divided`]), if a row has more than 64 KiB and at
     /// most 512 KiB in `f32`, or more than 32 KiB and at most 256 KiB in a type of 16 bits; also those of an RMSNorm of 16 bits of more than
     /// 32 KiB and at most 128 KiB, and of such a layer norm from 64 KiB on, without a residual. Below this rate, two groups of threads take rows
@@ -1401,15 +1402,28 @@ impl RowwisePlan {
         }
         // Two smaller blocks beside each other wait at their barriers in turn.
         let beside = if 2 * part <= AHEAD_BYTES { 2 } else { 1 };
-        // On an H200, a layer norm with a weight or a bias was the fastest with them in shared memory, one row by 512 threads and none ahead
-        // (0.903 of a copy; 0.855 with a row ahead, and 0.878 by two rows beside each other with another two ahead).
-        let keeps = beside == 2 && is_layer_norm && is_fast && blocks == 1;
+        // On an H200, a layer norm with a weight or a bias was the fastest with them in shared memory and one row by 512 threads: of 16384
+        // numbers with none ahead (0.903 of a copy; 0.855 with a row ahead, and 0.878 by two rows beside each other with another two
+        // ahead), and of 32768 with one ahead (0.883; 0.816 by 1024 threads without kept weights).
+        let keeps = is_layer_norm && is_fast && blocks == 1 && (beside == 2 || size < 4);
         let keeps = keeps && self.weights() > 0 && self.inputs() == 1 && self.vector > 1;
-        // Without kept weights, it was with two rows beside each other in one block, another two ahead and warps that meet
+        let kept = || {
+            let threads = AHEAD_THREADS / 2;
+            let plan = RowwisePlan {
+                threads,
+                accesses: div_up(problem.columns(), self.vector * threads),
+                ..self
+            };
+            plan.keeping_weights(arch, 2 - beside).ok()
+        };
+        if let Some(kept) = keeps.then(kept).flatten() {
+            return Some(kept);
+        }
+        // Without kept weights, that of 16384 was with two rows beside each other in one block, another two ahead and warps that meet
         // twice (0.893 and 0.897). One row by 512 threads whose warps meet once was at 0.882 without a row ahead and at
         // 0.886 with one; whose warps meet twice, at 0.58 and 0.88.
         let rows = match beside {
-            2 if is_layer_norm && is_fast && blocks == 1 && !keeps => 2,
+            2 if is_layer_norm && is_fast && blocks == 1 => 2,
             _ => 1,
         };
         let threads = AHEAD_THREADS / beside / rows;
@@ -1432,15 +1446,13 @@ impl RowwisePlan {
         let shared = Limits::of(arch).shared as i64 / beside - RESERVED;
         let slots = shared / (rows * plan.chunk() * size + 1);
         let multiprocessors = i64::from(Limits::of(arch).multiprocessors);
-        let plan = RowwisePlan {
+        Some(RowwisePlan {
             storage: RowStorage::Ahead {
                 rows: slots.clamp(1, most_ahead),
                 clusters: clusters_at_once(blocks, multiprocessors) * beside,
             },
             ..plan
-        };
-        let kept = keeps.then(|| plan.keeping_weights(arch, 0).ok()).flatten();
-        Some(kept.unwrap_or(plan))
+        })
     }
 
     /// The plan that reads the rows again.

@@ -2357,6 +2357,39 @@ fn norms_with_weights_of_any_length_have_shifted_rows() {
     );
 }
 
+/// A layer norm with weights keeps them in shared memory on a fast memory, by 512 threads: up to 32 KiB of a row without a row ahead, and
+/// up to 64 KiB of 16 bits with one.
+#[test]
+fn a_layer_norm_of_long_rows_keeps_its_weights() {
+    for (columns, accesses, ahead, clusters) in [
+        (16384, 4, 0, 264),
+        (16392, 5, 1, 132),
+        (24576, 6, 1, 132),
+        (32768, 8, 1, 132),
+    ] {
+        let plan = norm_plan::<bf16>(RowFunction::LayerNorm, [3, columns], false);
+        let storage = RowStorage::Ahead {
+            rows: ahead,
+            clusters,
+        };
+        assert!(plan.keeps_weights && !plan.meets_once, "{plan}");
+        assert_eq!(
+            (plan.threads, plan.rows, plan.accesses, plan.storage),
+            (512, 1, accesses, storage)
+        );
+        let other = norm_plan::<bf16>(RowFunction::LayerNorm, [3, columns], true);
+        assert!(!other.keeps_weights, "{other}");
+        let other = norm_plan::<bf16>(RowFunction::RmsNorm, [3, columns], false);
+        assert!(!other.keeps_weights, "{other}");
+    }
+    for other in [
+        norm_plan::<bf16>(RowFunction::LayerNorm, [3, 32776], false),
+        norm_plan::<f32>(RowFunction::LayerNorm, [3, 16384], false),
+    ] {
+        assert!(!other.keeps_weights, "{other}");
+    }
+}
+
 /// Longer rows, by what fits into the shared memory of Hopper's multiprocessors.
 #[test]
 fn the_plan_of_long_rows_follows_from_their_bytes() {
