@@ -1679,7 +1679,8 @@ impl WarpSpecializedKernel<'_> {
             k.if_(is_early, |k| epilogue.fetch(k, &at, terms));
             // Where registers are free, they are under way during the main loop: they take longer than the last products.
             let loads_before = awaited.is_none()
-                && epilogue.registers_of_early(terms) + BESIDE_EARLY_TERMS <= room_beside_sums(self.plan);
+                && epilogue.registers_of_early(terms) + BESIDE_EARLY_TERMS
+                    <= room_beside_sums(self.plan);
             let early = loads_before.then(|| epilogue.load_early(k, &at, 0, terms));
             if let Some(turns) = &turns {
                 turns.take(k);

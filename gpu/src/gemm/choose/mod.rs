@@ -417,12 +417,13 @@ mod h200 {
     /// 0.85 to 1.05 of the times of three.
     pub(super) const ACROSS_TILES: f64 = 0.05;
     /// Clocks more for each tile of a kernel for several widths: the median of 90 shapes on an H200, of tiles of 192 columns beside a kernel
-    /// of that width alone. And of one whose blocks may add parts, also for a tile that has K whole: of 20 products with a K of 88 to 1128.
-    pub(super) const WIDTHS: [f64; 2] = [190.0, 1100.0];
+    /// of that width alone. And of one whose blocks may add parts, also for a tile that has K whole: a fit to 11,474 times of 722 measured
+    /// products of more than 8 us, each beside the other plans of its product, has 330.
+    pub(super) const WIDTHS: [f64; 2] = [190.0, 400.0];
     /// The same where consumers take tiles in turn, of which one stores while the other multiplies: the times as many clocks of an epilogue,
     /// the clocks of it for each element of the columns that the tile has not, the clocks of each main loop, and the part of a main loop more
     /// for each of these columns. Of 117 products on an H200, these choose such a kernel 22 times, and it was faster 18 times.
-    pub(super) const WIDTHS_IN_TURN: [f64; 4] = [2.0, 0.1, 200.0, 0.0005];
+    pub(super) const WIDTHS_IN_TURN: [f64; 4] = [2.0, 0.1, 300.0, 0.001];
     /// Microseconds more where a block of such a kernel adds two parts: about the median of five products on an H200, 0.3 to 5.7 us, by
     /// blocks of 192 rows that wrote the columns of the widest tile.
     pub(super) const WIDTHS_IN_PARTS: f64 = 3.5;
@@ -527,9 +528,9 @@ impl GemmPlan {
         };
         let mut cost = narrow.cost_of_tiles(problem, machine, more);
         if self.schedule == Schedule::Pingpong {
-            // The stages of the widest tile hold fewer bytes of a narrower one.
+            // The stages of the widest tile hold fewer bytes of a narrower one. The widest took 0.97 of the time of a kernel of its width.
             let [.., slower] = h200::WIDTHS_IN_TURN;
-            cost.mainloop *= 1.0 + slower * (self.tile[1] - n) as f64;
+            cost.mainloop *= 0.98 + slower * (self.tile[1] - n) as f64;
         }
         if self.divided_tiles(problem) > 0 {
             cost.parts += h200::WIDTHS_IN_PARTS;
@@ -1794,8 +1795,7 @@ mod tests {
                         epilogue: Some(EpilogueWork::default()),
                         ..problem
                     };
-                    let kept =
-                        GemmPlan::candidates_of_one_with_epilogue(operands, Arch::Sm90a);
+                    let kept = GemmPlan::candidates_of_one_with_epilogue(operands, Arch::Sm90a);
                     (problem, kept)
                 }
             };
@@ -2608,12 +2608,11 @@ mod tests {
         assert!((1.01..1.2).contains(&more), "{more}");
     }
 
-    /// The regret of the choice with each formula on recorded times: 21 shapes of language models with 256 to 2048 rows by the default of
-    /// its day and by seven named plans, on an H200 (`bench/epilogue-choices.json`). The time of the plan that the model says is the
-    /// fastest of those that were measured, over that of the fastest. A time is that over the plain product's by the default plan in the
-    /// same turns. The constants of the model are fitted to these records too, so the bounds only hold what is reached. The product
-    /// of 256 rows by 128256 columns has a bound of its own: the plain product took 373 us in the turns of some plans and 432 in those of
-    /// others.
+    /// The regret of the choice with each formula on recorded times: 21 shapes of language models with 256 to 2048 rows by 27 plans, on an H200
+    /// (`bench/epilogue-choices.json`). The time of the plan that the model says is the fastest of those that were measured, over that of the
+    /// fastest. A time is that over the plain product's by the default plan in the same turns. The constants of the model are fitted to these
+    /// records too, so the bounds only hold what is reached. The product of 256 rows by 128256 columns has a bound of its own: the plain product
+    /// took 400 us in the turns of some plans and 452 in those of others.
     #[test]
     fn law_the_choice_with_an_epilogue_is_near_the_fastest_measured_plan() {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/bench/epilogue-choices.json");
@@ -2669,7 +2668,7 @@ mod tests {
             reached.push((name, mean, worst, drifted[0].0));
         }
         for (name, mean, worst, drifted) in reached {
-            let within = mean <= 1.005 && worst <= 1.06 && drifted <= 1.11;
+            let within = mean <= 1.012 && worst <= 1.09 && drifted <= 1.07;
             assert!(within, "{name}: {mean:.4}, {worst:.3}, {drifted:.3}");
         }
     }
