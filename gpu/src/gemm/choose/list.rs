@@ -232,9 +232,9 @@ pub(super) const IN_WIDTHS: [Row; 24] = {
     rows[2] = SHARED_BY_FOUR.in_widths();
     rows[9] = SHARED_BY_FOUR.swapped().in_widths();
     rows[GIVES_WAY] = WIDE.swapped().in_widths();
-    assert!(rows[8].tile[1] == 32 && rows[12].cluster[0] == 4);
+    assert!(rows[8].tile[1] == 32 && rows[6].tile[1] == 128);
     rows[8] = IN_TURN.in_widths();
-    rows[12] = IN_TURN.swapped().in_widths();
+    rows[6] = IN_TURN.swapped().in_widths();
     rows
 };
 
@@ -245,9 +245,9 @@ pub(super) const EPILOGUE_IN_WIDTHS: [Row; 24] = {
     assert!(rows[1].tile[1] == 192 && rows[3].tile[1] == 160);
     rows[1] = rows[0].in_widths();
     rows[3] = WIDE.in_widths();
-    assert!(rows[8].tile[1] == 32 && rows[12].cluster[0] == 4);
+    assert!(rows[8].tile[1] == 32 && rows[2].cluster[1] == 2);
     rows[8] = IN_TURN.swapped().in_widths();
-    rows[12] = SHARED_BY_FOUR.in_widths();
+    rows[2] = SHARED_BY_FOUR.in_widths();
     rows[GIVES_WAY] = IN_TURN.in_widths();
     rows
 };

