@@ -1550,7 +1550,7 @@ pub(crate) fn whole_plans(
 /// The rows for which a batch-invariant product divides K.
 pub(crate) const SOME_ROWS: i64 = 64;
 
-/// The fastest of the plans that divide K as the plan for [`SOME_ROWS`] rows does: every plan of a kernel sums the steps
+/// The fastest of the plans that divide K as plans for any number of rows do: every plan of a kernel sums the steps
 /// of one part of K in one order. Threads of the GEMV kernel share K in a way of each plan, and few rows alone have such plans.
 pub(crate) fn choose_invariant(
     problem: &GemmProblem,
@@ -1563,28 +1563,59 @@ pub(crate) fn choose_invariant(
     fastest(problem, operands, arch, machine, is_wanted).1
 }
 
-/// Whether a plan divides K as the plan for [`SOME_ROWS`] rows does.
+/// Numbers of rows among which a batch-invariant product has one division of K: a step of decoding, a few of them, and prompts.
+const ROWS_OF_ALL: [i64; 5] = [1, SOME_ROWS, 256, 1024, 4096];
+
+/// Whether a plan divides K as all plans of a batch-invariant product do. Of the divisions that have a plan for each of [`ROWS_OF_ALL`], it is the
+/// one that costs the least where it costs the most, by the model: the one that is the fastest for few rows may have no fast plan for many.
 fn is_invariant(
     problem: &GemmProblem,
     operands: Operands,
     arch: Arch,
     machine: Machine,
 ) -> impl Fn(&GemmPlan) -> bool {
-    let some = GemmProblem {
-        m: SOME_ROWS,
-        ..*problem
-    };
     let is_taken = |plan: &GemmPlan| plan.method != GemmMethod::Gemv;
-    // The parts of a workspace are as many as the rows leave room for.
-    let is_whole = |plan: &GemmPlan| plan.workspace(&some) == 0 && is_taken(plan);
-    let (_, wanted) = fastest(&some, operands, arch, machine, is_whole);
-    // PlanDivision begin at whole steps.
+    // Parts begin at whole steps.
     let parts = |plan: &GemmPlan| {
         let parts = plan.cluster[2];
         let step = (parts > 1).then_some(plan.tile[2]);
         (plan.method, parts, step)
     };
-    move |plan| is_taken(plan) && parts(plan) == parts(&wanted)
+    // The divisions with the most that each costs, as a multiple of the time of the fastest, and the rows for which each has a plan.
+    let mut divisions: Vec<(_, f64, usize)> = Vec::new();
+    for m in ROWS_OF_ALL {
+        let some = GemmProblem { m, ..*problem };
+        let all = timed_of(ListKind::of(&some), &some, (operands, arch), machine);
+        // The parts of a workspace are as many as the rows leave room for.
+        let whole = all
+            .into_iter()
+            .filter(|(_, plan)| plan.workspace(&some) == 0 && is_taken(plan));
+        let mut of_rows: Vec<(_, f64)> = Vec::new();
+        for (time, plan) in whole {
+            match of_rows.iter_mut().find(|(of, _)| *of == parts(&plan)) {
+                Some((_, least)) => *least = least.min(time),
+                None => of_rows.push((parts(&plan), time)),
+            }
+        }
+        let least = of_rows
+            .iter()
+            .fold(f64::MAX, |least, (_, time)| least.min(*time));
+        for (of, time) in of_rows {
+            let cost = time / least;
+            match divisions.iter_mut().find(|(found, ..)| *found == of) {
+                Some((_, most, rows)) => (*most, *rows) = (cost.max(*most), *rows + 1),
+                None => divisions.push((of, cost, 1)),
+            }
+        }
+    }
+    let everywhere = divisions
+        .iter()
+        .filter(|(_, _, rows)| *rows == ROWS_OF_ALL.len());
+    let wanted = everywhere
+        .min_by(|(_, x, _), (_, y, _)| x.total_cmp(y))
+        .or(divisions.first())
+        .map(|(of, ..)| *of);
+    move |plan| is_taken(plan) && wanted.is_none_or(|wanted| parts(plan) == wanted)
 }
 
 /// The plans that a call can choose for a problem and that suit its number of rows, regardless of their cost. Those that divide K among
@@ -2259,6 +2290,36 @@ mod tests {
             ..GemmProblem::new(m, n, k)
         };
         (problem, operands)
+    }
+
+    /// One division of K for any number of rows costs little by the model: of drawn products whose rows TMA loads, and of layers of language
+    /// models. The division that is the fastest for 64 rows of 4096x4096 made 4096 rows take 2.9 times as long on an H200.
+    #[test]
+    fn law_a_batch_invariant_product_costs_little() {
+        let mut draw = drawing(77);
+        let layers = [[4096, 4096], [4096, 14336], [14336, 4096], [2112, 7168], [7168, 2048]];
+        let drawn = (0..40).map(|_| [(); 2].map(|()| 8 * (1 + draw(2048) as i64)));
+        let of_layers = layers.into_iter().map(|layer| (layer, 1.1));
+        // One row by few columns and a long K has plans that divide K, and many rows have none that do.
+        let drawn = drawn.map(|drawn| (drawn, 2.0));
+        let (mut cases, mut most) = (0, 1.0_f64);
+        for ([n, k], bound) in of_layers.chain(drawn) {
+            for m in [1, 8, 64, 200, 256, 1000, 1024, 4096] {
+                let (problem, operands) = aligned(m, n, k);
+                let problem = GemmProblem {
+                    alone: true,
+                    ..problem
+                };
+                let time = |plan: GemmPlan| plan.timed(&problem, Arch::Sm90a, h200()).0;
+                let invariant = time(choose_invariant(&problem, operands, Arch::Sm90a, h200()));
+                let whole = time(choose_whole(&problem, operands, Arch::Sm90a, h200()));
+                let cost = invariant / whole;
+                assert!(cost < bound, "{problem}: {cost:.3}");
+                most = most.max(cost);
+                cases += 1;
+            }
+        }
+        println!("law choose.batch_invariant_costs_little: {cases} cases, at most {most:.3}");
     }
 
     /// Every product has plans, of which the first in the order of their times is chosen; so does one whose K may not be
