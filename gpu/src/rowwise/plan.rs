@@ -2251,7 +2251,7 @@ impl RowwisePlan {
         check.number("number of blocks of a shifted row", blocks, [1, 1, 1])?;
         let of = [2 * WARP, MOST_THREADS, WARP];
         check.number("number of threads of a shifted row", self.threads, of)?;
-        // Rows of a block begin equally far behind a multiple of the vector only if so many blocks are a multiple of it.
+        // Rows of a block begin equally far behind a multiple of the vector only if the number of blocks is a multiple of it.
         let of = [0, MOST_CLUSTERS, self.vector];
         check.number("number of blocks of shifted rows", clusters, of)?;
         let of = [0, clusters.min(1), 1];

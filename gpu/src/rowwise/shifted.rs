@@ -1,7 +1,7 @@
 //! Rows that begin anywhere: threads take the vectors inside of a row at multiples of their width in memory, and single elements at both ends.
 //!
 //! A block may have one row after the other. They are as many rows apart as the launch has blocks, a multiple of the vector, and rows lie one
-//! after the other without gaps. So all rows of a block begin equally far behind a multiple of the vector, whatever their number of columns,
+//! after the other without gaps. So all rows of a block begin equally far behind a multiple of the vector, regardless of their number of columns,
 //! and a thread has the same columns of each of them: the weight and the bias of these stay in its registers.
 
 use colex_atom::Ty;
