@@ -136,7 +136,8 @@ pub struct GemmProblem {
 /// let operands = Operands { ab: Ty::Bf16, c: Ty::Bf16, majors, vectors: [8; 3], beta: false, gated: false };
 /// let device = Device::simulator(Arch::Sm90a);
 /// let first = |problem: &GemmProblem| GemmPlan::alternatives(problem, operands, &device)[0];
-/// let plain = GemmProblem::new(8192, 8192, 8192);
+/// // One of several products in a launch, whose plans have one width.
+/// let plain = GemmProblem { alone: false, ..GemmProblem::new(8192, 8192, 8192) };
 /// assert_eq!(first(&plain).schedule, Schedule::Cooperative);
 /// // A residual of 16 bits and a bias: consumers that take tiles in turn hide what they cost.
 /// let work = EpilogueWork { instructions: 3, special_functions: 0, tensor_bytes: 2 };

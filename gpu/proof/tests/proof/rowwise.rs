@@ -1369,7 +1369,7 @@ fn law_shifted_rows_are_those_of_the_reference() {
             for (of, rows, is_once) in [([0, 0], 5, false), ([0, 4], 9, true), ([1, 4], 11, false)]
             {
                 // Each length has one of both kinds of blocks with several rows.
-                if of[1] > 0 && (columns + of[0] as usize) % 2 == 0 {
+                if of[1] > 0 && (columns + of[0] as usize).is_multiple_of(2) {
                     continue;
                 }
                 let x: Vec<f32> = (0..rows * columns)
@@ -1431,7 +1431,7 @@ fn law_shifted_rows_one_after_the_other_change_no_bit() {
                 }
             };
             let ty = r.below(3_u64);
-            let all = (blocks * (if ty == 0 { 4 } else { 8 }) >> narrower) as usize;
+            let all = ((blocks * (if ty == 0 { 4 } else { 8 })) >> narrower) as usize;
             let rows = r.one(&[2 * all + 3, all + 1, 3 * all, all, all - 1, 1, 5 * all - 1]);
             let shape = [rows, columns];
             match ty {

@@ -126,7 +126,9 @@ impl GemmPlan {
     /// let of_128_rows = plans.iter().filter(|plan| plan.tile[0] == 128 && !plan.swap && plan.columns != 0);
     /// let columns: Vec<i64> = of_128_rows.map(|plan| plan.columns).collect();
     /// assert_eq!(columns[..8], [256, 240, 224, 208, 192, 176, 160, 144]);
-    /// assert_eq!(columns[8..], [128, 120, 112, 104, 96, 88, 80, 72]);
+    /// assert_eq!(columns[8..16], [128, 120, 112, 104, 96, 88, 80, 72]);
+    /// // By consumers that take tiles in turn.
+    /// assert_eq!(columns[16..], [192, 176, 160, 144, 128, 112]);
     /// ```
     pub fn candidates_of_one(operands: Operands, arch: Arch) -> Vec<GemmPlan> {
         GemmPlan::listed(operands, arch, ListKind::One)
