@@ -295,8 +295,8 @@ struct DividedRows {
 
 /// The lengths of rows that registers and shared memory hold together by default. Measured on an H200, as shares of a copy, in brackets
 /// what the default was before: `f32` of 20000 0.960 (0.946), 24576 0.955 (0.937), 32768 0.953 (0.898), 40000 0.945 (0.848), 52000 0.920,
-/// 65536 0.931 (0.888), 98304 0.914 and 131072 0.909 (0.847); `bf16` of 20000 0.964 (0.909), 24576 0.965 (0.905), 32768 0.955 (0.906), 40000
-/// 0.952 (0.882), 52000 0.929, 65536 0.917 (0.857), 98304 0.888 and 131072 0.899 (0.802). Lengths between were not measured.
+/// 65536 0.931 (0.888), 98304 0.914, 131072 0.909 (0.847) and 262144 0.902 (0.815); `bf16` of 20000 0.964 (0.909), 24576 0.965 (0.905), 32768 0.955 (0.906), 40000
+/// 0.952 (0.882), 52000 0.929, 65536 0.917 (0.857), 98304 0.888, 131072 0.899 (0.802), 262144 0.873 (0.783) and 524288 0.840 (0.803). Lengths between were not measured.
 const DIVIDED: &[DividedRows] = &[
     DividedRows {
         size: 4,
@@ -329,6 +329,12 @@ const DIVIDED: &[DividedRows] = &[
         is_of_all: true,
     },
     DividedRows {
+        size: 4,
+        bytes: [3 << 18, 1 << 20],
+        of_row: [8, 512, 2],
+        is_of_all: false,
+    },
+    DividedRows {
         size: 2,
         bytes: [1 << 15, 1 << 17],
         of_row: [1, 512, 2],
@@ -340,10 +346,29 @@ const DIVIDED: &[DividedRows] = &[
         of_row: [4, 256, 4],
         is_of_all: false,
     },
+    DividedRows {
+        size: 2,
+        bytes: [3 << 17, 1 << 19],
+        of_row: [8, 256, 4],
+        is_of_all: false,
+    },
+    DividedRows {
+        size: 2,
+        bytes: [3 << 18, 1 << 20],
+        of_row: [8, 512, 2],
+        is_of_all: false,
+    },
 ];
 
-/// The same of an RMSNorm without a residual, on an H200: `bf16` of 32768 0.922 (0.871), 65536 0.853 (0.737).
+/// The same of an RMSNorm without a residual, on an H200: `f32` of 16384 0.951 (0.903), `bf16` of 32768 0.922 (0.871), 65536 0.853 (0.737).
+/// Lengths of `f32` between 12288 and 16384 were not measured.
 const DIVIDED_RMS_NORM: &[DividedRows] = &[
+    DividedRows {
+        size: 4,
+        bytes: [48 << 10, 1 << 16],
+        of_row: [1, 512, 2],
+        is_of_all: true,
+    },
     DividedRows {
         size: 2,
         bytes: [1 << 15, 1 << 16],
@@ -507,6 +532,12 @@ const TEAM_ROWS: [i64; 2] = [1 << 19, (1 << 19) - 1];
 /// teams to a device, an H100 was the fastest or within a hundredth of it, for rows of 2^18 to 2^21 numbers.
 const TEAM_GROUPS: [i64; 3] = [4, 2, 1];
 
+/// The number of teams of one group that share a device with a fast memory, for rows of `f32` of at least this number of bytes. On an H200,
+/// softmax of 2^20 numbers was at 0.792 and 0.804 of a copy by teams of 33 blocks of 512 threads, and at 0.754 by 64 blocks with two groups;
+/// of 2^19 at 0.801 by four groups, and at 0.791 by one.
+const TEAMS_ALONE: i64 = 4;
+const TEAM_ROW_ALONE: i64 = 3 << 20;
+
 /// The microseconds of a row in which a team of one group moves nothing: those of its meeting, and those of an element of a block. On an
 /// H100 a row of 32768 numbers of f32 for each block loses 1.6 to 2.4, and one of 65536 of bf16 2.3 to 3.0. Two groups lose
 /// 0.7 to 0.9 and 1.0 to 1.4, four 0.4 and 0.4 to 0.5: the last number is the power of the number of groups by which they lose less.
@@ -571,13 +602,19 @@ impl RowwisePlan {
     /// It differs from [`fastest`](RowwisePlan::fastest) where a cluster of four blocks would have one row after the other. Its blocks
     /// wait for each other at the end of a row, 1.2 us in which the memory does nothing. A second pass costs as much as reading 0.6 of
     /// the row again, which takes less time the faster the memory is. So a fast memory has passes, and a slower one has the cluster. The
-    /// `explain` of a call says both times. From 4 TB per second on, a block has two rows of a layer norm, or one and its weights in shared
-    /// memory ([`keeps_weights`](RowwisePlan::keeps_weights)) if it has weights and no residual, up to 64 KiB in a type of 16 bits; and registers
-    /// and shared memory hold the rows of a softmax or log-softmax together ([`RowStorage::Divided`]), if a row has more than 64 KiB and at
-    /// most 512 KiB in `f32`, or more than 32 KiB and at most 256 KiB in a type of 16 bits; also those of an RMSNorm of 16 bits of more than
-    /// 32 KiB and at most 128 KiB, and of such a layer norm from 64 KiB on, without a residual. Below this rate, two groups of threads take rows
-    /// of `f32` of more than 256 KiB and at most 512 KiB in turn ([`RowStorage::Alternating`]), and one block keeps all of a row of a softmax
-    /// of 96 to 128 KiB.
+    /// `explain` of a call says both times.
+    ///
+    /// From 4 TB per second on:
+    ///
+    /// - A block has two rows of a layer norm, or one and its weights in shared memory ([`keeps_weights`](RowwisePlan::keeps_weights)) if it
+    ///   has weights of 16 bits and no residual, up to 64 KiB.
+    /// - Registers and shared memory hold a row together ([`RowStorage::Divided`]). These are rows of a softmax or log-softmax of `f32` of
+    ///   more than 64 KiB and at most 512 KiB, or more than 768 KiB and at most 1 MiB, and of 16 bits of more than 32 KiB and at most
+    ///   256 KiB, of more than 384 KiB and at most 512 KiB, or more than 768 KiB and at most 1 MiB; without a residual, also rows of an RMSNorm of `f32` of more than 48 KiB and at most 64 KiB, and of 16 bits of more than
+    ///   32 KiB and at most 128 KiB, and of a layer norm of 16 bits of more than 64 KiB and at most 128 KiB.
+    ///
+    /// Below this rate, two groups of threads take rows of `f32` of more than 256 KiB and at most 512 KiB in turn
+    /// ([`RowStorage::Alternating`]), and one block keeps all of a row of a softmax of 96 to 128 KiB.
     ///
     /// Rows of more than 512 KiB in `f32`, and of 512 KiB and more in a type of 16 bits, of a softmax or log-softmax of 64 MiB and more are
     /// held by teams of blocks ([`RowStorage::Teams`]), if a model finds that faster than passes: a block loses 1.4 us of each row to the
@@ -1008,7 +1045,7 @@ impl RowwisePlan {
         let plan = match held.or_else(of_teams).or_else(ahead) {
             Some(plan) if plan.storage == RowStorage::Registers => RowwisePlan {
                 rows: match plan.blocks {
-                    1 => plan.rows_of_block(),
+                    1 => plan.rows_of_block().max(plan.rows),
                     _ => 1,
                 },
                 ..plan
@@ -1038,7 +1075,7 @@ impl RowwisePlan {
     /// Whether the warps of a row meet once by default. Single accesses were slower so on an H200 (f32 of 4097: 0.966 of a copy with two
     /// meetings and 0.958 with one), and an RMSNorm was too (0.964 and 0.961). A layer norm of one row in a block was faster so, with rows in
     /// registers (0.980 and 0.974 of 5120 numbers with a residual) and with one ahead (0.886 and 0.877 of 16384), and with two rows in
-    /// a block slower (0.869 and 0.897).
+    /// a block slower (0.869 and 0.897), but not of `f32` with both in registers (0.932 and 0.921 of 16384).
     fn is_better_once(&self) -> bool {
         let is_held = matches!(
             self.storage,
@@ -1047,7 +1084,12 @@ impl RowwisePlan {
         let is_layer_norm = self.operands.function == RowFunction::LayerNorm;
         // 1024 threads have 64 registers each, in which ptxas spilled 88 bytes of one that meets once.
         // With kept weights, warps that met twice were at 0.903 of a copy, and once at 0.900.
-        let has_registers = self.rows == 1 && self.threads < AHEAD_THREADS && !self.keeps_weights;
+        let is_pair = self.rows == 2
+            && self.storage == RowStorage::Registers
+            && self.size() == 4
+            && self.inputs() == 1;
+        let has_registers =
+            (self.rows == 1 || is_pair) && self.threads < AHEAD_THREADS && !self.keeps_weights;
         let has_two_totals = self.has_powers() || is_layer_norm && is_held && has_registers;
         has_two_totals && self.vector > 1 && self.has_scratch()
     }
@@ -1366,7 +1408,16 @@ impl RowwisePlan {
             let plan = RowwisePlan::in_teams(problem, arch, [blocks, all], threads);
             fits.then_some((groups, plan.ok()?))
         };
-        let (groups, plan) = TEAM_GROUPS.into_iter().find_map(with_groups)?;
+        let alone = || {
+            let blocks = all / TEAMS_ALONE;
+            let is_long = rates.memory() >= FAST && kind == 0 && row >= TEAM_ROW_ALONE;
+            let is_held = div_up(row, TEAM_BYTES) <= blocks;
+            let threads = [MOST_THREADS / 2, 1];
+            let plan = RowwisePlan::in_teams(problem, arch, [blocks, all], threads);
+            (is_long && is_held).then_some((1, plan.ok()?))
+        };
+        let usual = || TEAM_GROUPS.into_iter().find_map(with_groups);
+        let (groups, plan) = alone().or_else(usual)?;
         // A row is read while the one before it is stored, but for the first one.
         let rate = rates.memory() as f64 * COPIED;
         let teams = (all / plan.blocks).min(problem.rows());
@@ -1434,7 +1485,8 @@ impl RowwisePlan {
         let beside = if 2 * part <= AHEAD_BYTES { 2 } else { 1 };
         // On an H200, a layer norm with a weight or a bias was the fastest with them in shared memory and one row by 512 threads: of 16384
         // numbers with none ahead (0.903 of a copy; 0.855 with a row ahead, and 0.878 by two rows beside each other with another two
-        // ahead), and of 32768 with one ahead (0.883; 0.816 by 1024 threads without kept weights).
+        // ahead), and of 32768 with one ahead (0.883; 0.816 by 1024 threads without kept weights). Of 16384, twice as many blocks as run at
+        // once share the rows more evenly: 0.915 in place of 0.907 of 4096 rows, and 0.911 in place of 0.881 of 2048.
         let keeps = is_layer_norm && is_fast && blocks == 1 && (beside == 2 || size < 4);
         let keeps = keeps && self.weights() > 0 && self.inputs() == 1 && self.vector > 1;
         let kept = || {
@@ -1444,10 +1496,24 @@ impl RowwisePlan {
                 accesses: div_up(problem.columns(), self.vector * threads),
                 ..self
             };
-            plan.keeping_weights(arch, 2 - beside).ok()
+            let plan = plan.keeping_weights(arch, 2 - beside).ok()?;
+            Some(plan.with_twice_the_clusters(beside))
         };
         if let Some(kept) = keeps.then(kept).flatten() {
             return Some(kept);
+        }
+        // Of `f32`, two rows in one block whose warps meet once, by a launch of all rows, were at 0.932 of a copy of 16384 numbers; one row
+        // by 1024 threads with one ahead at 0.893 and 0.907.
+        if is_layer_norm && is_fast && blocks == 1 && size == 4 && beside == 1 && self.inputs() == 1
+        {
+            let threads = AHEAD_THREADS / 2;
+            return Some(RowwisePlan {
+                rows: 2,
+                threads,
+                accesses: div_up(problem.columns(), self.vector * threads),
+                meets_once: true,
+                ..self
+            });
         }
         // Without kept weights, that of 16384 was with two rows beside each other in one block, another two ahead and warps that meet
         // twice (0.893 and 0.897). One row by 512 threads whose warps meet once was at 0.882 without a row ahead and at
@@ -1483,6 +1549,20 @@ impl RowwisePlan {
             },
             ..plan
         })
+    }
+
+    /// The plan with twice as many clusters, if a multiprocessor has two of its blocks beside each other.
+    fn with_twice_the_clusters(self, beside: i64) -> RowwisePlan {
+        match self.storage {
+            RowStorage::Ahead { rows, clusters } if beside == 2 => RowwisePlan {
+                storage: RowStorage::Ahead {
+                    rows,
+                    clusters: product([clusters, 2]).min(MOST_CLUSTERS),
+                },
+                ..self
+            },
+            _ => self,
+        }
     }
 
     /// The plan that reads the rows again.

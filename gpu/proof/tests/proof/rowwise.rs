@@ -2114,20 +2114,33 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
         };
         // Four groups of threads, or as many as leave two teams to the device.
         assert_eq!(of_turns(function, 131_076), (256, 17, of_teams(4, 7)));
-        assert_eq!(of_turns(function, 1 << 18), (256, 32, of_teams(4, 4)));
+        assert_eq!(of_turns(function, 196_608), (256, 24, of_teams(4, 5)));
+        // Registers and shared memory hold up to 1 MiB together again.
+        for (columns, held, kept) in [(196_612, 0, 13), (1 << 18, 2, 14)] {
+            let storage = RowStorage::Divided {
+                held,
+                kept,
+                clusters: 28,
+            };
+            assert_eq!(of_turns(function, columns), (512, 8, storage));
+        }
+        assert_eq!(of_turns(function, 262_148), (256, 33, of_teams(4, 4)));
         assert_eq!(of_turns(function, 1 << 19), (256, 64, of_teams(4, 2)));
-        assert_eq!(of_turns(function, 1 << 20), (512, 64, of_teams(2, 2)));
+        // One group where four teams hold a row each.
+        assert_eq!(of_turns(function, 1 << 20), (512, 33, of_teams(1, 4)));
         assert_eq!(of_turns(function, 1 << 21), (1024, 64, of_teams(1, 2)));
         // Beyond what all multiprocessors hold.
         assert_eq!(of_turns(function, 1 << 23), (512, 8, kept));
         for (ty, shape, blocks) in [
-            (Ty::F32, [16, 1 << 20], Some(64)),
+            (Ty::F32, [16, 1 << 20], Some(33)),
             (Ty::F32, [15, 1 << 20], None),
             (Ty::Bf16, [32, 1 << 21], Some(64)),
             (Ty::Bf16, [15, 1 << 21], None),
             (Ty::Bf16, [64, 1 << 20], Some(64)),
-            (Ty::Bf16, [128, 1 << 19], Some(32)),
+            (Ty::Bf16, [128, 1 << 19], None),
+            (Ty::Bf16, [128, (1 << 19) + 8], Some(33)),
             (Ty::Bf16, [256, 1 << 18], None),
+            (Ty::Bf16, [256, (1 << 18) + 8], None),
         ] {
             let problem = RowwiseProblem::new(function, ty, shape);
             let plan = RowwisePlan::fastest_on(&problem, Arch::Sm90a, usual).expect("a plan");
@@ -2377,7 +2390,7 @@ fn norms_with_weights_of_any_length_have_shifted_rows() {
 #[test]
 fn a_layer_norm_of_long_rows_keeps_its_weights() {
     for (columns, accesses, ahead, clusters) in [
-        (16384, 4, 0, 264),
+        (16384, 4, 0, 528),
         (16392, 5, 1, 132),
         (24576, 6, 1, 132),
         (32768, 8, 1, 132),
@@ -2507,7 +2520,8 @@ fn the_meetings_and_the_rows_of_a_block_are_the_measured_ones() {
             let is_layer_norm = function == RowFunction::LayerNorm;
             let is_held = plan.storage == RowStorage::Registers
                 || matches!(plan.storage, RowStorage::Ahead { .. });
-            let has_registers = plan.rows == 1 && plan.threads < 1024;
+            let is_pair = plan.rows == 2 && plan.operands.ty == Ty::F32;
+            let has_registers = (plan.rows == 1 || is_pair) && plan.threads < 1024;
             let has_two_totals = is_softmax || is_layer_norm && is_held && has_registers;
             assert_eq!(plan.meets_once, has_two_totals && is_once, "{plan}");
         }

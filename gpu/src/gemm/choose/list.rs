@@ -184,6 +184,9 @@ pub(super) const MAPPED: [Row; 24] = [
 /// The stages of the kernels for several widths, for which the widest tiles leave room.
 const STAGES_IN_WIDTHS: i64 = 4;
 
+/// The same where consumers take tiles of at most 192 columns in turn.
+const STAGES_IN_TURN: i64 = 5;
+
 /// The columns up to which the widest tiles leave room for as many stages as tiles of one width have.
 const NARROW: i64 = 128;
 
@@ -197,11 +200,9 @@ const SHARED_BY_FOUR: Row = hopper([128, 128, 64], 2).cluster([1, 4, 1]);
 /// Tiles of 192 rows, whole or in two parts.
 const WIDE: Row = hopper([192, 192, 64], 3).cluster([1, 2, 1]).halved();
 
-/// Consumers that take tiles of 192 accumulators per thread in turn. There is room for five stages, and four were measured.
-const IN_TURN: Row = hopper([128, 192, 64], 1)
-    .cluster([2, 1, 1])
-    .pingpong()
-    .stages(4);
+/// Consumers that take tiles of 192 accumulators per thread in turn. On an H200, five stages in place of four brought tiles of 160 columns
+/// 1 percent of 30 products' time, and tiles of 192 nothing. With an epilogue of the caller, four were measured.
+const IN_TURN: Row = hopper([128, 192, 64], 1).cluster([2, 1, 1]).pingpong();
 
 /// Plans for rows that tensor maps describe, of a product with an epilogue of the caller. Consumers that take tiles of 192 accumulators
 /// per thread in turn hide the epilogue where a block has many tiles. It is measured where the elements of A, B and C have 16 bits, and
@@ -210,14 +211,15 @@ pub(super) const WITH_EPILOGUE: [Row; 24] = {
     let mut rows = MAPPED;
     let last = rows[GIVES_WAY];
     assert!(last.swap && last.tile[0] == 192 && last.tile[1] == 96);
-    rows[GIVES_WAY] = IN_TURN;
+    rows[GIVES_WAY] = IN_TURN.stages(STAGES_IN_WIDTHS);
     rows
 };
 
 /// Plans for rows that tensor maps describe, of one product without an epilogue of the caller: eight kernels for several widths, of 128
 /// rows and of 192, with A and B as they are and swapped. In two of them the consumers take tiles in turn, so that one stores
-/// its tile while the other multiplies: of 76 products of more than 50 us, these were up to a tenth faster, and by 2 percent on average where the best was known. Those of up to 128 columns have clusters of four blocks along N, which load a
-/// quarter of the rows of A each: of 38 products of 7 to 100 us whose rows begin between lines, they were up to a fifth faster. The rows
+/// its tile while the other multiplies: of 76 products of more than 50 us, these were up to a tenth faster, and by 2 percent on average
+/// where the best was known. Those of up to 128 columns have clusters of four blocks along N, which load a quarter of the rows of A each: of
+/// 38 products of 7 to 100 us whose rows begin between lines, they were up to a fifth faster. The rows
 /// that give way have tiles that are widths of these, or were seldom the fastest. They are measured where the elements of A, B and C have 16 bits, A and B are
 /// contiguous along K, and TMA stores C along N.
 pub(super) const IN_WIDTHS: [Row; 24] = {
@@ -246,9 +248,9 @@ pub(super) const EPILOGUE_IN_WIDTHS: [Row; 24] = {
     rows[1] = rows[0].in_widths();
     rows[3] = WIDE.in_widths();
     assert!(rows[8].tile[1] == 32 && rows[2].cluster[1] == 2);
-    rows[8] = IN_TURN.swapped().in_widths();
+    rows[8] = IN_TURN.swapped().stages(STAGES_IN_WIDTHS).in_widths();
     rows[2] = SHARED_BY_FOUR.in_widths();
-    rows[GIVES_WAY] = IN_TURN.in_widths();
+    rows[GIVES_WAY] = IN_TURN.stages(STAGES_IN_WIDTHS).in_widths();
     rows
 };
 
@@ -352,7 +354,10 @@ impl Row {
             GemmMethod::Ampere => 2,
             GemmMethod::Gemv => 1,
             // They store C in 16 bits, in narrower parts where the stages take the room.
-            _ if self.has_widths && self.tile[1] > NARROW => STAGES_IN_WIDTHS,
+            _ if self.has_widths && self.tile[1] > NARROW => match self.schedule {
+                Schedule::Cooperative => STAGES_IN_WIDTHS,
+                Schedule::Pingpong => STAGES_IN_TURN,
+            },
             _ => stages(&plan.launched(), i64::from(Limits::of(arch).shared)),
         };
         GemmPlan {
