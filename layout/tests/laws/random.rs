@@ -4,15 +4,22 @@ use colex_layout::Layout;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
-/// Checks `property` on `cases` random values; `PROPTEST_RNG_SEED` chooses other ones.
+use crate::small;
+
+/// How many times as many random values the laws take where they walk all.
+const MORE: u32 = 8;
+
+/// Checks `property` on `cases` random values, and on [`MORE`] times as many where the laws walk all; `PROPTEST_RNG_SEED` chooses other
+/// ones.
 #[track_caller]
 pub(crate) fn check<S: Strategy>(
     cases: u32,
     strategy: S,
     property: impl Fn(S::Value) -> Result<(), TestCaseError>,
 ) {
+    let more = if small::is_all() { MORE } else { 1 };
     let mut config = Config {
-        cases,
+        cases: more * cases,
         failure_persistence: None,
         ..Config::default()
     };

@@ -77,10 +77,23 @@ pub(crate) fn layouts() -> impl Iterator<Item = Layout> {
         )))
 }
 
-/// The step at which a law samples its cases: `n`, or 1 where the environment variable `COLEX_LAWS` is `all`.
+/// Whether the laws walk all cases: with `all` in the environment variable `COLEX_LAWS`, as `cargo xtask soak` has it.
+pub(crate) fn is_all() -> bool {
+    std::env::var("COLEX_LAWS").as_deref() == Ok("all")
+}
+
+/// The step at which a law samples its cases: `n`, or 1 where the laws walk all.
 pub(crate) fn every(n: usize) -> usize {
-    match std::env::var("COLEX_LAWS").as_deref() {
-        Ok("all") => 1,
-        _ => n,
-    }
+    if is_all() { 1 } else { n }
+}
+
+/// Each `n`-th of `all`, from another one for every number `i`, or all where the laws walk all: a law over pairs meets every left
+/// and every right element.
+pub(crate) fn in_turn<T>(
+    i: usize,
+    n: usize,
+    all: impl Iterator<Item = T>,
+) -> impl Iterator<Item = T> {
+    let step = every(n);
+    all.skip(i % step).step_by(step)
 }

@@ -196,9 +196,9 @@ fn search_as_enumerated() {
     ];
     let right =
         prop_oneof![6 => 0..=40_i64, 2 => (0..=6_u32).prop_map(|k| 1 << k), 1 => -20..0_i64];
-    law("search_as_enumerated", "random pairs", 20_000, |count| {
+    law("search_as_enumerated", "random pairs", 7_600, |count| {
         let cases = std::cell::Cell::new((0, 0, 0));
-        random::check(24_000, (few(4, left), few(4, right)), |(a, b)| {
+        random::check(8_000, (few(4, left), few(4, right)), |(a, b)| {
             let (left, right) = (leaves(&a), leaves(&b));
             let values: Vec<i64> = (0..b.size()).map(|c| at(&left, at(&right, c))).collect();
             let expected = Layout::infer_modes(b.shape(), |i| values[i as usize]);
@@ -233,7 +233,7 @@ fn search_as_enumerated() {
         let (ruled, found, refused) = cases.get();
         println!("{ruled} by the rule, {found} found, {refused} refused");
         assert!(
-            found > 300 && refused > 5_000,
+            found > 100 && refused > 1_500,
             "{found} found, {refused} refused"
         );
         *count += ruled + found + refused;
