@@ -67,7 +67,8 @@ enum Task {
         #[arg(long, hide = true, conflicts_with_all = ["only", "bless_times"])]
         step: Option<String>,
     },
-    /// Run the laws of kernels over several times as many random cases as `verify` draws.
+    /// Run the laws of kernels over several times as many random cases as `verify` draws, those of layouts over all, and assemble all
+    /// kernels.
     #[cfg(feature = "repository")]
     Soak {
         /// How many times as many.

@@ -1,22 +1,30 @@
-//! `cargo xtask soak`: the laws of kernels over several times as many random cases as `verify` draws.
+//! `cargo xtask soak`: the laws of kernels over several times as many random cases as `verify` draws, the laws of layouts over all of
+//! their cases, and all kernels before the assembler.
 
-use std::process::ExitCode;
+use std::env;
+use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::cargo;
 use super::outcome::Outcome;
 use super::outcome::counts::Counts;
 use crate::{output, workspace};
 
-/// The laws on the simulator, whose draws `colex_proof::soak` counts.
-const LAWS: &str = "test --workspace --all-features --test proof -- law --show-output";
+/// What runs: the tests on the simulator, whose draws `colex_proof::soak` counts, and the laws of layouts, all of whose cases
+/// `COLEX_LAWS` asks for.
+const TESTS: &str = "test --workspace --all-features --test proof --test laws -- --show-output";
 
-/// Runs the laws with `factor` times as many draws, and prints how much each walked.
+/// The step of `verify` that assembles a part of the kernels.
+const KERNELS: &str = "ptxas, kernels";
+
+/// Runs the tests with `factor` times as many draws, and prints how much each law walked; then all kernels go before the assembler.
 pub(crate) fn task(factor: u32) -> Result<ExitCode> {
-    let mut command = cargo::command(&workspace::root()?, LAWS);
-    command.env("COLEX_SOAK", factor.to_string());
+    let mut command = cargo::command(&workspace::root()?, TESTS);
+    command
+        .env("COLEX_SOAK", factor.to_string())
+        .env("COLEX_LAWS", "all");
     let started = Instant::now();
     let done = cargo::run_with(command, |line| println!("{line}"))?;
     let counts = Counts::read(&done.stdout);
@@ -30,5 +38,14 @@ pub(crate) fn task(factor: u32) -> Result<ExitCode> {
     println!("{}", outcome.text("soak", started.elapsed()));
     let seconds = started.elapsed().as_secs_f64();
     outcome.check("soak", seconds, &[]).add();
-    Ok(output::code(matches!(outcome, Outcome::Ok { .. })))
+    let program = env::current_exe().context("this program's own file is not known")?;
+    let assembled = Command::new(program)
+        .args(["verify", "--only", KERNELS])
+        .env("COLEX_SOAK", factor.max(2).to_string())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("the kernels cannot be assembled")?;
+    println!("{}", String::from_utf8_lossy(&assembled.stdout).trim_end());
+    let is_right = matches!(outcome, Outcome::Ok { .. }) && assembled.status.success();
+    Ok(output::code(is_right))
 }
