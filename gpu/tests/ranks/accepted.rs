@@ -275,14 +275,21 @@ fn accepted(by_processes: bool, cases: usize) {
     println!("law ranks.accepted_is_right in {of}: {taken} cases, {refused} refused");
 }
 
+/// How many cases are drawn: `usual`, times the number in `COLEX_SOAK`, which `cargo xtask soak` sets.
+fn draws(usual: usize) -> usize {
+    let factor = std::env::var("COLEX_SOAK").ok();
+    let factor = factor.and_then(|text| text.parse().ok());
+    usual * factor.unwrap_or(1).max(1)
+}
+
 #[test]
 fn law_what_is_accepted_is_computed_right_in_one_process() {
-    accepted(false, 360);
+    accepted(false, draws(160));
 }
 
 #[test]
 fn law_what_is_accepted_is_computed_right_in_processes() {
-    accepted(true, 180);
+    accepted(true, draws(80));
 }
 
 /// What a sum whose rows are no whole vectors is refused with by peer memory, and which path it takes by itself.

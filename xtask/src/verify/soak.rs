@@ -12,9 +12,9 @@ use super::outcome::Outcome;
 use super::outcome::counts::Counts;
 use crate::{output, workspace};
 
-/// What runs: the tests on the simulator, whose draws `colex_proof::soak` counts, and the laws of layouts, all of whose cases
-/// `COLEX_LAWS` asks for.
-const TESTS: &str = "test --workspace --all-features --test proof --test laws -- --show-output";
+/// What runs: the tests of kernels and ranks on the simulator, which draw as many times as many cases as `COLEX_SOAK` says, and the
+/// laws of layouts and tiled operations, all of whose cases `COLEX_LAWS` asks for.
+const TESTS: &str = "test --workspace --all-features --test proof --test laws --test tiled --test ranks -- --show-output";
 
 /// The step of `verify` that assembles a part of the kernels.
 const KERNELS: &str = "ptxas, kernels";

@@ -16,7 +16,7 @@ use half::{bf16, f16};
 
 #[test]
 fn law_epilogues_are_those_of_the_host() {
-    let count = draws(80);
+    let count = draws(40);
     let devices = [Arch::Sm75, Arch::Sm80, Arch::Sm90a].map(Device::simulator);
     let found = epilogues::check(&devices, 20, count).unwrap_or_else(|why| panic!("{why}"));
     let refused = count - found.drawn;
@@ -1679,7 +1679,7 @@ fn law_batches_of_many_modes_are_their_products() {
     let epilogue = epilogue.expect("an epilogue");
     let number = |i: usize| ((i * 7 + i / 5) % 5) as f32 - 2.0;
     let (mut r, mut elements) = (Random::new(20), 0);
-    for round in 0..draws(24) {
+    for round in 0..draws(16) {
         let (modes, arch) = (1 + round % 8, ARCHS[round % 3]);
         let extents: Vec<i64> = (0..modes)
             .map(|_| 2 + i64::from(modes < 4 && r.one_in(2)))

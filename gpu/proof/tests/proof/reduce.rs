@@ -19,7 +19,7 @@ fn simulator(arch: Arch, seed: u64) -> Device {
 
 /// How many cases a law draws for each architecture.
 fn rounds() -> usize {
-    draws(24)
+    draws(12)
 }
 
 /// Types, shapes, modes, strides, alignments, NaN and infinities, and plans, under several schedules.
@@ -136,7 +136,7 @@ fn law_plans_of_reductions_agree() {
             ];
             for (i, plan) in plans.iter().enumerate() {
                 number += 1;
-                if !takes(3, number) {
+                if !takes(7, number) {
                     continue;
                 }
                 let found = plan();
@@ -307,7 +307,7 @@ fn best_of<T: GemmElement>(
     let results = shape.iter().product::<i64>() as usize;
     let mut all = Vec::new();
     let plans = best_plans(arch).into_iter().enumerate();
-    for (_, best) in plans.filter(|(i, _)| *i == 0 || takes(3, i + case)) {
+    for (_, best) in plans.filter(|(i, _)| *i == 0 || takes(7, i + case)) {
         let found = testing::in_every_schedule(arch, 2, |device| {
             let from = device.upload(x)?;
             let from = from.view(extents.map(|extent| extent as i64))?;
@@ -439,7 +439,7 @@ fn last_block_of<T: GemmElement + PartialEq>(
                 continue;
             }
             number += 1;
-            if !takes(3, number) {
+            if !takes(5, number) {
                 continue;
             }
             let kept = |mode: usize| {

@@ -41,7 +41,7 @@ fn simulator(arch: Arch, seed: u64) -> Device {
 /// Types, shapes, strides, alignments, NaN and infinities, and plans.
 #[test]
 fn law_functions_of_rows_are_those_of_the_reference() {
-    let count = draws(25);
+    let count = draws(15);
     let mut elements = 0;
     let archs = [Arch::Sm80, Arch::Sm90a, Arch::Sm70, Arch::Sm90a];
     for (i, arch) in archs.into_iter().enumerate() {
@@ -1671,8 +1671,8 @@ fn law_weights_kept_in_shared_memory_change_no_bit() {
                 for given in [[true, false], [false, true], [true, true]] {
                     for has_residual in [false, true] {
                         index += 1;
-                        // Neither the two functions nor the three sets of tensors repeat each fifth time.
-                        if !takes(5, index) {
+                        // Neither the two functions nor the three sets of tensors repeat each eleventh time.
+                        if !takes(11, index) {
                             continue;
                         }
                         let is_once = r.one_in(2);

@@ -16,7 +16,7 @@ fn simulator(arch: Arch, seed: u64) -> Device {
 
 /// How many cases the law draws for each architecture.
 fn rounds() -> usize {
-    draws(30)
+    draws(15)
 }
 
 /// Types, shapes, modes, strides, alignments, equal elements, NaN and infinities, both directions, and plans, under several schedules.

@@ -191,7 +191,8 @@ fn law_blocks_that_wait_for_each_other_need_a_cooperative_launch() {
     for orders in [release, [Order::Volatile; 2]] {
         for blocks in [2, 4, 40] {
             let kernel = waits_for_the_last(blocks.into(), orders);
-            for seed in 0..6 {
+            // Many blocks show no more in each order than few, and take most of the time.
+            for seed in 0..if blocks == 40 { 2 } else { 6 } {
                 let run = |launch: Launch| {
                     let mut host = Host::default();
                     host.words(&[0]);

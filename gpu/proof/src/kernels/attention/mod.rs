@@ -629,7 +629,7 @@ pub fn check_fields(device: &Device) -> Result<ElementsAndPlans, String> {
         let found = case.run(device, |usual| {
             let all = fields(&problem, usual.operands, arch);
             // The simulator runs a part of them, of each problem another.
-            let runs = |i: &usize| !device.is_simulator() || takes(5, i + number);
+            let runs = |i: &usize| !device.is_simulator() || takes(11, i + number);
             let all = all.into_iter().enumerate().filter(|(i, _)| runs(i));
             all.map(|(_, plan)| plan).collect()
         });

@@ -448,7 +448,7 @@ pub fn check_plan_options(device: &Device) -> Result<RunAndRefused, String> {
                     // The other options of the scores take turns.
                     let scores = &Scores::all()[8 * i + number % 8];
                     number += 1;
-                    if device.is_simulator() && !takes(2, number + i) {
+                    if device.is_simulator() && !takes(5, number + i) {
                         continue;
                     }
                     let expected = tensors.expected(scores);

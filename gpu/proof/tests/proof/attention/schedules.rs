@@ -321,7 +321,7 @@ fn law_sorted_sequences_have_the_bits_of_unsorted_ones() {
 #[test]
 fn law_parts_of_packed_queries_are_all_of_them() {
     let mut r = Random::new(0x5b17);
-    let cases = draws(12) as u64;
+    let cases = draws(8) as u64;
     let mut empty = 0;
     for case in 0..cases {
         let (count, longest) = (r.one(&[1, 3, 9]), r.one(&[1, 3, 20]));

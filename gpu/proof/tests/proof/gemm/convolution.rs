@@ -35,7 +35,7 @@ fn law_convolutions_are_the_loops() {
         for seed in 0..4 {
             let options = SimOptions::default().schedule(Schedule::from_seed(seed));
             let device = Device::simulator_with(arch, options);
-            let rounds = draws([8, 3, 3][i]);
+            let rounds = draws([5, 2, 2][i]);
             let found = check(&device, 10 * i as u64 + seed, rounds);
             cases += found.unwrap_or_else(|why| panic!("{arch}, schedule {seed}: {why}"));
         }

@@ -15,7 +15,7 @@ fn all<T: GemmElement, C: GemmElement>(arch: Arch, cases: Vec<GemmCase>) {
     let (all, first) = (cases.len(), share_of(T::TY));
     let cases = cases.into_iter().enumerate();
     let cases: Vec<GemmCase> = cases
-        .filter(|(i, _)| takes(3, i + first))
+        .filter(|(i, _)| takes(5, i + first))
         .map(|(_, case)| case)
         .collect();
     for case in &cases {
@@ -82,7 +82,7 @@ fn law_gemv_shares_k_in_every_way() {
             plan.tile = [rows, n, k];
             for [more_n, more_k] in [[0, 0], [vector, -vector], [-vector, 2 * k + vector]] {
                 number += 1;
-                if !takes(2, number) {
+                if !takes(4, number) {
                     continue;
                 }
                 let (n, k) = ((n + more_n).max(vector), (k * cluster + more_k).max(vector));

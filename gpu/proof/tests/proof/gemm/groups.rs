@@ -24,7 +24,7 @@ fn law_groups_are_the_products_of_their_parts() {
         for seed in 0..4 {
             let options = SimOptions::default().schedule(Schedule::from_seed(seed));
             let device = Device::simulator_with(arch, options);
-            let rounds = draws([8, 3, 3][i]);
+            let rounds = draws([5, 2, 2][i]);
             let found = check_groups(&device, 10 * i as u64 + seed, rounds);
             cases += found.unwrap_or_else(|why| panic!("{arch}, schedule {seed}: {why}"));
         }

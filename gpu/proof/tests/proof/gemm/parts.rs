@@ -199,7 +199,7 @@ fn run<C: GemmElement, T: GemmElement>(r: &mut Random, seed: u64) -> [usize; 2] 
 fn law_parts_of_k_read_and_store_what_their_epilogue_says() {
     let r = &mut Random::new(20);
     let (mut in_vectors, mut one_by_one) = (0, 0);
-    let count = draws(60);
+    let count = draws(32);
     for i in 0..count {
         let [wide, narrow] = match i % 4 {
             0 => run::<bf16, bf16>(r, i as u64),

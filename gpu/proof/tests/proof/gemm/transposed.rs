@@ -34,7 +34,7 @@ fn multiplies_in_every_order(ab: Ty) -> usize {
     let mut cases = 0;
     let vector = 128 / i64::from(ab.bits());
     for (i, (tile, consumers, cluster, split, swap)) in SHAPES.into_iter().enumerate() {
-        for (j, majors) in (orders().into_iter().enumerate()).filter(|(j, _)| takes(2, i + j)) {
+        for (j, majors) in (orders().into_iter().enumerate()).filter(|(j, _)| takes(4, i + j)) {
             let [m, n, k] = tile;
             // An instruction on bytes has whole multiples of 16 columns.
             let (n, k) = match ab {

@@ -109,7 +109,7 @@ fn law_every_width_multiplies() {
                     let at = number;
                     number += 1;
                     // Each extent meets each other one.
-                    if !takes(3, at + at / 3) {
+                    if !takes(5, at + at / 5) {
                         continue;
                     }
                     let rows = [2 * bm + 40, bm, 24, 2 * bm * cluster[0] + 8][at % 4];
@@ -160,7 +160,7 @@ fn law_every_width_of_all_types_multiplies() {
         let step = 1024 / i64::from(ab.bits());
         let tile = [tile[0], tile[1], step];
         for columns in widths(tile[1], self::step(ab, tile[1], cluster)) {
-            if !takes(2, columns as usize / 8 + number / 3 + share_of(ab)) {
+            if !takes(4, columns as usize / 8 + number / 3 + share_of(ab)) {
                 continue;
             }
             let problem = GemmProblem::new(tile[0] + 48, 2 * columns + 16, 2 * step + 16);
