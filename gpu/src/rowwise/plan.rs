@@ -533,8 +533,8 @@ const TEAM_ROWS: [i64; 2] = [1 << 19, (1 << 19) - 1];
 const TEAM_GROUPS: [i64; 3] = [4, 2, 1];
 
 /// The number of teams of one group that share a device with a fast memory, for rows of `f32` of at least this number of bytes. On an H200,
-/// softmax of 2^20 numbers was at 0.792 and 0.804 of a copy by teams of 33 blocks of 512 threads, and at 0.754 by 64 blocks with two groups;
-/// of 2^19 at 0.801 by four groups, and at 0.791 by one.
+/// softmax of 2^20 numbers was at 0.792, 0.804 and 0.777 of a copy in three runs by teams of 33 blocks of 512 threads, and at 0.754, 0.786
+/// and 0.782 by 64 blocks with two groups; of 2^19 at 0.801 by four groups, and at 0.791 by one.
 const TEAMS_ALONE: i64 = 4;
 const TEAM_ROW_ALONE: i64 = 3 << 20;
 
