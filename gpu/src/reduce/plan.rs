@@ -121,8 +121,8 @@ const ALONE_NARROW_THREADS: i64 = 256;
 const GAIN: f64 = 0.95;
 
 /// How blocks share the columns of a large tensor of elements of 16 bits, for some functions and up to `vectors` vectors in a row: the
-/// threads of a block and those along, the accesses of a thread, whether it asks for the next turn ahead, the most blocks of a launch, the
-/// blocks of a cluster where there are clusters, and whether there are then as many parts as blocks, of which some have a turn less.
+/// threads of a block and those along, the accesses of a thread, whether it asks for the next turn ahead, the most blocks of a launch, and
+/// the blocks of a cluster where there are clusters.
 struct NarrowColumns {
     suits: fn(ReduceFunction) -> bool,
     vectors: i64,
@@ -132,7 +132,6 @@ struct NarrowColumns {
     prefetches: bool,
     blocks: i64,
     cluster: i64,
-    fills: bool,
 }
 
 /// The most vectors in a row of few columns. Rows of 8 and of 512 vectors were measured.
@@ -144,8 +143,8 @@ const HALF_BLOCKS: i64 = BLOCKS / 2;
 /// The plans measured fastest for such tensors on an H200, as fractions of a copy (gpu/PERFORMANCE.md). The model knows neither the
 /// time in which a block that ends leaves its multiprocessor without loads, nor that threads wait while they combine results.
 const NARROW_COLUMNS: [NarrowColumns; 6] = [
-    // Sums of 64 columns in clusters of two, with registers for two blocks: 264 parts at 0.902 to 0.910 of a copy in three runs, and 256 at
-    // 0.900 to 0.904. Without these registers 264 parts are at 0.884 to 0.907, and 256 at 0.894 to 0.901.
+    // Sums of 64 columns in clusters of two: 256 parts at 0.890, 0.916 and 0.912 of a copy in three runs, and 264 parts, of which some have a
+    // turn less, at 0.871, 0.894 and 0.888.
     NarrowColumns {
         suits: |function| function.is_sum(),
         vectors: TALL_VECTORS,
@@ -155,7 +154,6 @@ const NARROW_COLUMNS: [NarrowColumns; 6] = [
         prefetches: true,
         blocks: HALF_BLOCKS,
         cluster: 2,
-        fills: true,
     },
     // Sums of 4096 columns: 0.946 of 64 MiB and 1.015 of 256 MiB in clusters of four; 0.955 and 1.017 by 64 threads, twice the blocks and
     // clusters of eight; 0.915 and 1.039 without clusters.
@@ -168,7 +166,6 @@ const NARROW_COLUMNS: [NarrowColumns; 6] = [
         prefetches: true,
         blocks: HALF_BLOCKS,
         cluster: 4,
-        fills: false,
     },
     // Arg-max of 64 columns: 0.702, and 0.675 in clusters of two.
     NarrowColumns {
@@ -180,7 +177,6 @@ const NARROW_COLUMNS: [NarrowColumns; 6] = [
         prefetches: false,
         blocks: HALF_BLOCKS,
         cluster: 1,
-        fills: false,
     },
     // Arg-max of 4096 columns: 0.774 of 64 MiB and 0.953 of 256 MiB; 0.774 and 0.948 in clusters of two.
     NarrowColumns {
@@ -192,7 +188,6 @@ const NARROW_COLUMNS: [NarrowColumns; 6] = [
         prefetches: true,
         blocks: 2 * BLOCKS,
         cluster: 1,
-        fills: false,
     },
     // Maxima of 64 columns: 0.920 in clusters of two.
     NarrowColumns {
@@ -204,7 +199,6 @@ const NARROW_COLUMNS: [NarrowColumns; 6] = [
         prefetches: false,
         blocks: HALF_BLOCKS,
         cluster: 2,
-        fills: false,
     },
     // Maxima of 4096 columns: 0.952 of 64 MiB and 1.016 of 256 MiB in clusters of eight, 0.911 and 1.029 without.
     NarrowColumns {
@@ -216,7 +210,6 @@ const NARROW_COLUMNS: [NarrowColumns; 6] = [
         prefetches: false,
         blocks: BLOCKS,
         cluster: 8,
-        fills: false,
     },
 ];
 
@@ -408,7 +401,7 @@ impl ReducePlan {
     /// let plan = ReducePlan::fastest_on(&problem, Arch::Sm90a)?;
     /// assert_eq!(plan, ReducePlan::fastest(&problem)?.in_clusters(4)); // each cluster has the four parts of a tile
     /// let tall = ReduceProblem::new(ReduceFunction::Sum, Ty::Bf16, &[524_288, 64], &[0])?;
-    /// assert_eq!(ReducePlan::fastest_on(&tall, Arch::Sm90a)?.parts, 264); // two blocks for each of 132 multiprocessors
+    /// assert_eq!(ReducePlan::fastest_on(&tall, Arch::Sm90a)?.parts, 256); // of 2048 rows each
     /// assert_eq!(ReducePlan::fastest_on(&problem, Arch::Sm80)?, ReducePlan::fastest(&problem)?);
     /// # Ok::<(), colex_gpu::Error>(())
     /// ```
@@ -420,17 +413,10 @@ impl ReducePlan {
         let plan = ReducePlan::fastest(problem)?;
         match NarrowColumns::of(problem, plan.vector) {
             Some(of) if has_clusters(arch) => {
-                let tiles = product(ReducePlan { parts: 1, ..plan }.grid(problem)).max(1);
-                let all = (of.blocks / tiles).min(plan.turns(problem) / TURNS);
-                let parts = if of.fills && plan.parts > 1 {
-                    plan.parts.max(all.min(KEPT_PARTS))
-                } else {
-                    plan.parts
-                };
-                let clusters = ReducePlan { parts, ..plan }.in_clusters(of.cluster);
+                let clusters = plan.in_clusters(of.cluster);
                 Ok(ReducePlan {
                     // A cluster leaves one part in global memory: no thread needs registers for many.
-                    min_blocks: if of.fills || clusters.cluster == 1 {
+                    min_blocks: if clusters.cluster == 1 {
                         plan.min_blocks
                     } else {
                         MIN_BLOCKS

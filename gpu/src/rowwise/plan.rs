@@ -296,7 +296,7 @@ struct DividedRows {
 /// The lengths of rows that registers and shared memory hold together by default. Measured on an H200, as shares of a copy, in brackets
 /// what the default was before: `f32` of 20000 0.960 (0.946), 24576 0.955 (0.937), 32768 0.953 (0.898), 40000 0.945 (0.848), 52000 0.920,
 /// 65536 0.931 (0.888), 98304 0.914, 131072 0.909 (0.847) and 262144 0.902 (0.815); `bf16` of 20000 0.964 (0.909), 24576 0.965 (0.905), 32768 0.955 (0.906), 40000
-/// 0.952 (0.882), 52000 0.929, 65536 0.917 (0.857), 98304 0.888, 131072 0.899 (0.802), 262144 0.873 (0.783) and 524288 0.840 (0.803). Lengths between were not measured.
+/// 0.952 (0.882), 52000 0.929, 65536 0.917 (0.857), 98304 0.888, 131072 0.899 (0.802), 262144 0.871 (0.783) and 524288 0.826 (0.803). Lengths between were not measured.
 const DIVIDED: &[DividedRows] = &[
     DividedRows {
         size: 4,
