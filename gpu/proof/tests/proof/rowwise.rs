@@ -2201,6 +2201,9 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
                 let is_vectors = row % 16 == 0;
                 // One of two blocks that lie beside each other has the row of a layer norm.
                 let is_of_one = is_vectors && is_norm && (24577..=32768).contains(&row);
+                // One block has two rows of a layer norm of `f32` that would be one after the other.
+                let is_of_pair =
+                    is_vectors && is_norm && ty == Ty::F32 && (32769..=65536).contains(&row);
                 let is_whole =
                     is_vectors && !function.is_norm() && (98304..=131_072).contains(&row);
                 let is_of_four = ty == Ty::F32 && !is_norm && (32769..=65536).contains(&columns);
@@ -2214,7 +2217,8 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
                 };
                 let is_of_teams = !function.is_norm() && row > least;
                 let divided = match (function, ty) {
-                    (RowFunction::RmsNorm | RowFunction::LayerNorm, Ty::F32) => 0..=0,
+                    (RowFunction::RmsNorm, Ty::F32) => 49153..=65536,
+                    (RowFunction::LayerNorm, Ty::F32) => 0..=0,
                     (RowFunction::RmsNorm, _) => 32769..=131_072,
                     (RowFunction::LayerNorm, _) => 65537..=131_072,
                     (_, Ty::F32) => 65537..=524_288,
@@ -2224,6 +2228,7 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
                 let is_weighed = is_divided
                     || is_vectors && (is_of_four || is_of_groups || is_of_teams)
                     || is_of_one
+                    || is_of_pair
                     || is_whole;
                 let is_of_slow = is_of_teams || is_whole;
                 let (mut was_again, mut was_ever) = (is_of_slow, false);
