@@ -948,7 +948,7 @@ fn time_grows_with_the_modes() {
         let is_short = |seconds: f64| seconds < 0.05;
         let grows = |_| {
             let long = seconds(long, 1);
-            !is_short(long) && long > 10.0 * seconds(short, 4)
+            !is_short(long) && long > 10.0 * seconds(short, 16)
         };
         if (0..3).all(grows) {
             slow.push(name);
