@@ -123,7 +123,9 @@ impl Error {
                 | RowwiseError::Spans { .. }
                 | RowwiseError::Beside,
             )
-            | ErrorKind::Quantise(QuantiseError::Asynchronous { .. })
+            | ErrorKind::Quantise(
+                QuantiseError::Asynchronous { .. } | QuantiseError::Gaps { .. },
+            )
             | ErrorKind::Reduce(ReduceError::Stored { .. } | ReduceError::Gaps { .. }) => {
                 PlanRefusal::Vector
             }
@@ -141,7 +143,7 @@ impl Error {
                 | RowwiseError::Elements { .. }
                 | RowwiseError::OfTeams { .. },
             )
-            | ErrorKind::Quantise(QuantiseError::Held { .. })
+            | ErrorKind::Quantise(QuantiseError::Held { .. } | QuantiseError::Elements { .. })
             | ErrorKind::Reduce(ReduceError::Inner { .. } | ReduceError::Covers { .. }) => {
                 PlanRefusal::Cover
             }
@@ -1390,6 +1392,15 @@ pub(crate) enum QuantiseError {
     Nothing { x: String },
     #[error("the plan holds rows of up to {all} columns, and the call has {columns}")]
     Held { all: i64, columns: i64 },
+    #[error(
+        "the plan's rows are {how}: x and q must begin at a multiple of the plan's accesses, each row where the one before it ends, and \
+         have at most {most} elements"
+    )]
+    Gaps { how: &'static str, most: i64 },
+    #[error(
+        "the plan's threads take staged rows of more than {full} columns, and the call has {columns}: fewer accesses take it"
+    )]
+    Elements { full: i64, columns: i64 },
     #[error(
         "the plan's blocks run at once and read the tensor by asynchronous copies, which architectures since sm_80 have (this one is \
          {arch})"

@@ -4,6 +4,7 @@ pub(crate) mod apart;
 pub(crate) mod call;
 pub(crate) mod modes;
 pub(crate) mod plan;
+pub(crate) mod span;
 pub(crate) mod traffic;
 
 pub use call::{MemoryBoundCall, MemoryBoundPlan};

@@ -12,7 +12,7 @@ use colex_sim::Report;
 use colex_tensor::{Arg, Expr, TensorKernel};
 
 use super::kernel::scale_of;
-use super::plan::QuantisePlan;
+use super::plan::{QuantiseAccess, QuantisePlan};
 use super::problem::{QuantiseProblem, check_source, check_target};
 use super::scale::TensorScalePlan;
 use crate::calls::{Addresses, same_device};
@@ -1042,12 +1042,23 @@ impl Planned for QuantisePlan {
     fn counted(&self, problem: &QuantiseProblem) -> Traffic {
         let size = i64::from(self.operands.from.bits()) / 8;
         // Accesses beyond a row ask for nothing.
-        let share = div_up(problem.columns(), self.threads);
-        let own = product([self.vector, self.accesses]).min(share);
+        let share = div_up(problem.columns(), product([self.threads, self.blocks]));
+        let own = match self.access {
+            QuantiseAccess::Staged => share,
+            QuantiseAccess::Rows | QuantiseAccess::Shifted => {
+                product([self.vector, self.accesses]).min(share)
+            }
+        };
         let layouts = problem.layouts().ok();
         let place = |lane: i64| {
-            let threads = self.threads.max(1);
-            [lane / threads, (lane % threads).saturating_mul(self.vector)]
+            let (threads, columns) = (self.threads.max(1), problem.columns().max(1));
+            let of_span = lane.saturating_mul(self.vector);
+            match self.access {
+                QuantiseAccess::Staged => [of_span / columns, of_span % columns],
+                QuantiseAccess::Rows | QuantiseAccess::Shifted => {
+                    [lane / threads, (lane % threads).saturating_mul(self.vector)]
+                }
+            }
         };
         let traffic = Traffic {
             compulsory: problem.compulsory_bytes(),
@@ -1055,7 +1066,7 @@ impl Planned for QuantisePlan {
             sectors: 1,
             least_sectors: 1,
             under_way: product([own, size]),
-            threads: self.threads.saturating_mul(self.rows),
+            threads: self.threads_of_block(),
             blocks: self.grid(problem),
             launches: 1,
         };
@@ -1063,12 +1074,29 @@ impl Planned for QuantisePlan {
         traffic.touching(first_access(x, place), size, self.vector)
     }
 
-    fn neighbours(&self, _: &QuantiseProblem) -> Vec<QuantisePlan> {
+    fn neighbours(&self, problem: &QuantiseProblem) -> Vec<QuantisePlan> {
         let plan = *self;
+        if plan.access == QuantiseAccess::Staged {
+            let threads = steps(plan.threads).map(|threads| QuantisePlan {
+                threads,
+                rows: plan.threads_of_block() / threads.max(1),
+                accesses: div_up(problem.columns(), threads.max(1)),
+                ..plan
+            });
+            let rows = steps(plan.rows).map(|rows| QuantisePlan { rows, ..plan });
+            return threads.into_iter().chain(rows).collect();
+        }
         let accesses = steps(plan.accesses).map(|accesses| QuantisePlan { accesses, ..plan });
         let threads = steps(plan.threads).map(|threads| QuantisePlan { threads, ..plan });
+        let blocks = steps(plan.blocks).map(|blocks| QuantisePlan { blocks, ..plan });
+        let kept = [plan.kept.saturating_sub(1), plan.kept.saturating_add(1)];
+        let kept = kept.map(|kept| QuantisePlan { kept, ..plan });
         let held = !plan.held;
-        let all = accesses.into_iter().chain(threads);
+        let all = accesses
+            .into_iter()
+            .chain(threads)
+            .chain(blocks)
+            .chain(kept);
         all.chain([QuantisePlan { held, ..plan }]).collect()
     }
 
@@ -1093,15 +1121,24 @@ impl Planned for QuantisePlan {
     fn prepare(key: &QuantiseKey, on: &Preparing<'_, Self>) -> Result<Made<Self>, Error> {
         let QuantiseKey { plan, problem } = key;
         let kernel = on.kernel(plan, ())?;
-        let layouts = problem.layouts().map_err(colex_tensor::Error::from)?;
+        let is_run = plan.access != QuantiseAccess::Rows;
+        let layouts = if is_run {
+            problem.run_layouts()
+        } else {
+            problem.layouts()
+        };
+        let layouts = layouts.map_err(colex_tensor::Error::from)?;
         let tensors = on.addresses.iter().zip(&layouts);
-        let given: Vec<Arg<'_>> = tensors
+        let mut given: Vec<Arg<'_>> = tensors
             .map(|(at, layout)| Arg::checked(*at, layout))
             .collect();
+        if is_run {
+            given.push(Arg::Value((problem.columns() as u32).into()));
+        }
         let grid = LaunchGrid {
             blocks: [plan.grid(problem), 1, 1],
-            threads: plan.threads * plan.rows,
-            cluster: 1,
+            threads: plan.threads_of_block(),
+            cluster: plan.blocks,
             at_once: false,
         };
         let launch = on.launch(&kernel, &given, 0..3, grid)?;

@@ -7,8 +7,10 @@ mod plan;
 mod problem;
 pub mod reference;
 mod scale;
+mod shifted;
+mod staged;
 
 pub use call::{Quantise, QuantiseCall, quantise};
-pub use plan::QuantisePlan;
+pub use plan::{QuantiseAccess, QuantisePlan};
 pub use problem::{QuantiseOperands, QuantiseProblem};
 pub use scale::TensorScalePlan;

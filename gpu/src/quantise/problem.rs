@@ -5,7 +5,7 @@ use core::fmt;
 use colex_atom::Ty;
 use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
 
-use crate::elementwise::Nest;
+use crate::elementwise::{Nest, NestLoop};
 use crate::error::{Error, ErrorKind, QuantiseError};
 use crate::memory_bound::plan::WIDEST;
 
@@ -35,10 +35,15 @@ pub struct QuantiseProblem {
     /// Of x and q.
     steps: [i64; 2],
     vector: i64,
+    /// The widest vector with which both tensors begin, if their rows lie one after the other without gaps; otherwise 0.
+    run: i64,
 }
 
 /// The most rows and the most columns.
 pub(crate) const MOST: i64 = 1 << 30;
+
+/// The most elements of a tensor whose rows are one mode with their elements.
+pub(crate) const MOST_RUN: i64 = 1 << 30;
 
 /// The most modes of the rows.
 pub(crate) const MOST_MODES: usize = 8;
@@ -87,18 +92,31 @@ impl QuantiseProblem {
         }
         let steps = if columns == 1 { [1; 2] } else { steps };
         let bytes = i64::from(from.bits()) / 8;
-        let fits = |n: &i64| {
-            let strides = rows.loops().iter();
-            let mut strides = strides.flat_map(|step| &step.strides[..2]);
-            columns % n == 0
-                && strides.all(|stride| stride % n == 0)
-                && addresses[0].is_multiple_of((n * bytes) as u64)
+        let begins = |n: &i64| {
+            addresses[0].is_multiple_of((n * bytes) as u64)
                 && addresses[1].is_multiple_of(*n as u64)
         };
-        let mut vectors = [8, 4].into_iter().filter(|n| n * bytes <= WIDEST);
+        let fits = |n: &i64| {
+            // A single row may have any stride.
+            let strides = rows.loops().iter().filter(|step| step.extent > 1);
+            let mut strides = strides.flat_map(|step| &step.strides[..2]);
+            columns % n == 0 && strides.all(|stride| stride % n == 0) && begins(n)
+        };
+        let vectors = [8, 4].into_iter().filter(|n| n * bytes <= WIDEST);
         let vector = match steps {
-            [1, 1] => vectors.find(fits).unwrap_or(1),
+            [1, 1] => vectors.clone().find(fits).unwrap_or(1),
             _ => 1,
+        };
+        let mut next = columns;
+        let is_one_run = rows.loops().iter().all(|step| {
+            let follows = step.extent == 1 || step.strides[..2] == [next; 2];
+            next = next.saturating_mul(step.extent);
+            follows
+        });
+        let run = if is_one_run && steps == [1, 1] && next <= MOST_RUN {
+            vectors.chain([1]).find(begins).unwrap_or(0)
+        } else {
+            0
         };
         Ok(QuantiseProblem {
             from,
@@ -107,7 +125,14 @@ impl QuantiseProblem {
             columns,
             steps,
             vector,
+            run,
         })
+    }
+
+    /// Returns the widest vector with which both tensors begin, if their rows lie one after the other without gaps, of few enough elements,
+    /// so that a kernel may take them as one mode; otherwise 0.
+    pub(crate) fn run(&self) -> i64 {
+        self.run
     }
 
     /// Returns the number of rows.
@@ -150,16 +175,33 @@ impl QuantiseProblem {
         Ok([of(4096)?, of(4096)?, layout(&rows, (1, 1), true)?])
     }
 
+    /// The layouts of x, q and the scales whose rows lie one after the other: those of x and q are one mode.
+    pub(crate) fn run_layouts(&self) -> Result<[Layout; 3], colex_layout::Error> {
+        let [_, _, scales] = self.layouts()?;
+        let all = line(self.rows().saturating_mul(self.columns))?;
+        Ok([all.clone(), all, scales])
+    }
+
     /// The layouts of x, q and the scales: (rows, columns).
     pub(crate) fn layouts(&self) -> Result<[Layout; 3], colex_layout::Error> {
         let rows = |i: usize| -> Vec<(i64, i64)> {
             let loops = self.rows.loops().iter();
-            loops.map(|step| (step.extent, step.strides[i])).collect()
+            // Vectors divide the stride of a single row too, which moves nothing.
+            let stride = |step: &NestLoop| match step.extent {
+                1 => self.columns,
+                _ => step.strides[i],
+            };
+            loops.map(|step| (step.extent, stride(step))).collect()
         };
         let contiguous = self.steps == [1, 1];
         let of = |i: usize| layout(&rows(i), (self.columns, self.steps[i]), contiguous);
         Ok([of(0)?, of(1)?, layout(&rows(2), (1, 1), true)?])
     }
+}
+
+/// The layout of elements that follow each other.
+pub(super) fn line(elements: i64) -> Result<Layout, colex_layout::Error> {
+    Layout::concat(&[Layout::leaf(Int::Dynamic(elements), Int::Static(1))?])
 }
 
 /// The layout of (rows, columns), the rows of several modes if there are several.

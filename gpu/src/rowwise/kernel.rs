@@ -29,6 +29,7 @@ use super::plan::{
 use super::problem::{MOST, RowFunction, RowTensor, RowwiseProblem};
 use super::turned;
 use crate::memory_bound::plan::WARP;
+use crate::memory_bound::span::renew;
 
 /// A kernel that is being built.
 #[derive(Clone)]
@@ -342,24 +343,6 @@ pub(super) fn name(function: RowFunction) -> &'static str {
         RowFunction::RmsNorm => "rms_norm",
         RowFunction::LayerNorm => "layer_norm",
     }
-}
-
-/// Makes numbers of 16 bits others in the eyes of the assembler. Where it knows that they are the same as before, it keeps them in `f32`
-/// from one use to the next and spills: with 64 numbers of 1024 threads up to 96 bytes, and none with this.
-pub(super) fn renew<'b>(k: &mut Builder, ty: Ty, held: impl IntoIterator<Item = &'b Fragment>) {
-    if ty == Ty::F32 {
-        return;
-    }
-    let grid = k.grid_extent(0);
-    let grid = k.operand(&grid);
-    k.emit(|ir| {
-        // 0, since a grid has fewer than 2^31 blocks, which the assembler does not use.
-        let zero = ir.shr(Type::U32, grid, 31);
-        for reg in held.into_iter().flat_map(Fragment::regs) {
-            let same = ir.xor(Type::B32, *reg, zero);
-            ir.mov_to(*reg, same);
-        }
-    });
 }
 
 /// The copy of `bits` bits.

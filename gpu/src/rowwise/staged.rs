@@ -5,171 +5,12 @@
 //! without a barrier behind the stores.
 
 use colex_atom::Ty;
-use colex_layout::Layout;
-use colex_tensor::{Builder, Cond, Elements, Expr, Fragment, Index, Mask, Outside, Tensor};
+use colex_tensor::{Builder, Expr, Fragment, Index};
 
 use super::kernel::{RowKernel, changed};
 use super::plan::{MOST_SHIFTED, RowwisePlan};
 use super::problem::RowTensor;
-
-/// The rows of a block, as one span of elements.
-struct RowSpan {
-    vector: i64,
-    vectors: Vec<SpanVector>,
-    /// The first vector, the first element behind the last whole one, and the end of the span.
-    begin: Index,
-    rest: Index,
-    end: Index,
-    /// Whether there are elements behind the last whole vector, which is so in the last tile of the tensors alone.
-    has_rest: Cond,
-}
-
-/// A vector of a thread.
-struct SpanVector {
-    /// Its number in the tensors, and whether all of it is in the span.
-    number: Index,
-    is_inside: Cond,
-    /// Its first element in shared memory.
-    place: Index,
-}
-
-impl RowSpan {
-    fn of_tensor(&self, of: &Tensor, vector: &SpanVector) -> Elements {
-        let at = of.elements(&vector.number * self.vector);
-        let at = at.vectors(0, self.vector).outside(Outside::Stated);
-        at.only(Mask::from(vector.is_inside))
-    }
-
-    fn of_shared(&self, of: &Tensor, vector: &SpanVector) -> Elements {
-        let at = of.elements(&vector.place).vectors(0, self.vector);
-        at.outside(Outside::Stated)
-    }
-
-    /// The elements behind the last whole vector, in a tensor and in shared memory, of the thread that would have the whole vector.
-    fn rests(
-        &self,
-        k: &mut Builder,
-        row: &RowKernel<'_>,
-        [of, shared]: [&Tensor; 2],
-    ) -> Vec<[Elements; 2]> {
-        let vectors = row.plan.span() / self.vector;
-        let number = k.within(&self.rest / self.vector - &self.begin, 0..vectors + 1);
-        let is_own = k.equal(&row.thread, &(&number % row.plan.threads_of_block()));
-        let one = |i: i64| {
-            let at = &self.rest + i;
-            let exists = k.less(&at, &self.end);
-            let exists = k.both(is_own, exists);
-            let place = &number * self.vector + i;
-            [of.elements(at), shared.elements(place)]
-                .map(|at| at.outside(Outside::Stated).only(Mask::from(exists)))
-        };
-        (0..self.vector - 1).map(one).collect()
-    }
-
-    /// Loads the vectors of the span of tensors, with zeros behind it.
-    fn load(&self, k: &mut Builder, tensors: &[(&Tensor, &Tensor)]) -> Vec<Fragment> {
-        let mut loaded = Vec::new();
-        for (from, _) in tensors {
-            for vector in &self.vectors {
-                loaded.push(k.gather(&self.of_tensor(from, vector)));
-            }
-        }
-        loaded
-    }
-
-    /// Copies the span of tensors to shared memory, of which the vectors are loaded.
-    fn bring(
-        &self,
-        k: &mut Builder,
-        row: &RowKernel<'_>,
-        tensors: &[(&Tensor, &Tensor)],
-        loaded: &[Fragment],
-    ) {
-        let all = tensors
-            .iter()
-            .flat_map(|(_, to)| self.vectors.iter().map(move |vector| (to, vector)));
-        for ((to, vector), loaded) in all.zip(loaded) {
-            k.scatter(loaded, &self.of_shared(to, vector));
-        }
-        k.if_(self.has_rest, |k| {
-            for (from, to) in tensors {
-                for [from, to] in self.rests(k, row, [from, to]) {
-                    let one = k.gather(&from);
-                    k.scatter(&one, &to);
-                }
-            }
-        });
-    }
-
-    /// Copies the span from shared memory to a tensor.
-    fn store(&self, k: &mut Builder, row: &RowKernel<'_>, from: &Tensor, to: &Tensor) {
-        for vector in &self.vectors {
-            let own = k.gather(&self.of_shared(from, vector));
-            k.scatter(&own, &self.of_tensor(to, vector));
-        }
-        k.if_(self.has_rest, |k| {
-            for [to, from] in self.rests(k, row, [to, from]) {
-                let one = k.gather(&from);
-                k.scatter(&one, &to);
-            }
-        });
-    }
-}
-
-/// A thread's elements of a row: its first one, and then every one that is as many threads further.
-struct RowElements {
-    threads: i64,
-    count: i64,
-    /// Whether the last one is in the row. All others are.
-    has_last: Option<Cond>,
-}
-
-impl RowElements {
-    /// Element `i` of a tensor with one mode, in which the first one is at `first`.
-    fn at(&self, of: &Tensor, first: &Index, i: i64) -> Elements {
-        let at = of.elements(first + i * self.threads);
-        let at = at.outside(Outside::Stated);
-        match self.has_last {
-            Some(test) if i + 1 == self.count => at.only(Mask::from(test)),
-            _ => at,
-        }
-    }
-
-    /// All of them, in `f32`; 0 where the last one is not in the row.
-    fn gathered(&self, k: &mut Builder, of: &Tensor, first: &Index) -> Fragment {
-        self.gathered_by(k, |i| self.at(of, first, i))
-    }
-
-    /// The same of a tensor of columns. The kernel compares the last one with the extent itself.
-    fn gathered_columns(&self, k: &mut Builder, of: &Tensor, first: &Index) -> Fragment {
-        self.gathered_by(k, |i| match self.has_last {
-            Some(_) if i + 1 == self.count => of.elements(first + i * self.threads),
-            _ => self.at(of, first, i),
-        })
-    }
-
-    fn gathered_by(&self, k: &mut Builder, at: impl Fn(i64) -> Elements) -> Fragment {
-        let wide = k.fragment(Ty::F32, line(self.count));
-        for i in 0..self.count {
-            let one = k.gather(&at(i)).with_layout(line(1));
-            k.assign(&wide.values(i, 1), Expr::from(&one).to(Ty::F32));
-        }
-        wide
-    }
-
-    /// Stores numbers of `f32` in their places, rounded.
-    fn scattered(&self, k: &mut Builder, numbers: &Fragment, of: &Tensor, first: &Index) {
-        for i in 0..self.count {
-            let one = Expr::from(&numbers.values(i, 1)).to(of.ty());
-            k.scatter(one, &self.at(of, first, i));
-        }
-    }
-}
-
-fn line(count: i64) -> Layout {
-    let line = Layout::column_major(count).expect("a vector");
-    line.to_static()
-}
+use crate::memory_bound::span::{RowElements, RowSpan};
 
 impl RowKernel<'_> {
     /// Copies the rows of a block to shared memory, computes them there, and copies the results from there: one tile of rows, or one after the
@@ -207,7 +48,7 @@ impl RowKernel<'_> {
         };
         let loaded = (clusters == 0 || ahead > 0).then(|| span.load(k, &inputs));
         if let (0, Some(loaded)) = (clusters, &loaded) {
-            span.bring(k, self, &inputs, loaded);
+            span.bring(k, &inputs, loaded);
             k.sync();
             self.staged_results(k, &own, &first, &weights);
             k.sync();
@@ -225,11 +66,11 @@ impl RowKernel<'_> {
             match &loaded {
                 None => {
                     let loaded = span.load(k, &inputs);
-                    span.bring(k, self, &inputs, &loaded);
+                    span.bring(k, &inputs, &loaded);
                     k.sync();
                 }
                 Some(held) => {
-                    span.bring(k, self, &inputs, held);
+                    span.bring(k, &inputs, held);
                     k.sync();
                     // Behind the last tile, there is one without elements.
                     let next = self.span(k, &columns, &(begin + &step).min(&all));
@@ -279,37 +120,21 @@ impl RowKernel<'_> {
     fn store_span(&self, k: &mut Builder, span: &RowSpan) {
         let outputs = [RowTensor::Y, RowTensor::Sum].map(|of| self.tensor(of));
         for (to, from) in outputs.into_iter().flatten().zip(&self.staged) {
-            span.store(k, self, from, to);
+            span.store(k, from, to);
         }
     }
 
     /// The span of a tile of rows, from a vector on. It begins with a vector, since a block has at least as many rows as a vector has elements.
     fn span(&self, k: &mut Builder, columns: &Index, begin: &Index) -> RowSpan {
         let RowwisePlan { rows, vector, .. } = *self.plan;
-        let of_block = self.plan.threads_of_block();
         let x = self.tensor(RowTensor::X).expect("it is there");
         let all = k.within(x.extent(0), 1..MOST_SHIFTED + 1);
         let end = (begin * vector + columns * rows).min(&all);
-        let stop = &end / vector;
-        let vectors = (0..self.plan.staged_vectors())
-            .map(|i| {
-                let own = &self.thread + i * of_block;
-                let number = begin + &own;
-                SpanVector {
-                    is_inside: k.less(&number, &stop),
-                    number,
-                    place: own * vector,
-                }
-            })
-            .collect();
-        let rest = &stop * vector;
-        RowSpan {
+        let of = [
             vector,
-            vectors,
-            begin: begin.clone(),
-            has_rest: k.less(&rest, &end),
-            rest,
-            end,
-        }
+            self.plan.staged_vectors(),
+            self.plan.threads_of_block(),
+        ];
+        RowSpan::of(k, &self.thread, of, [begin, &end])
     }
 }

@@ -13,10 +13,11 @@ use colex_tensor::{
     Builder, Cond, Elements, Error, Expr, Fragment, Index, Mask, Outside, Tensor, TensorKernel,
 };
 
-use super::kernel::{changed, joined_powers, name, renew, under};
+use super::kernel::{changed, joined_powers, name, under};
 use super::plan::RowwisePlan;
 use super::problem::{MOST, RowFunction, RowTensor, RowwiseProblem};
 use crate::memory_bound::plan::WARP;
+use crate::memory_bound::span::renew;
 
 /// A kernel that is being built.
 struct TurnedKernel<'a> {

@@ -20,7 +20,7 @@ use colex_gpu::elementwise::{
 use colex_gpu::gemm::{ChunkOrder, Convolution, Epilogue};
 use colex_gpu::kernels::gemm::{Division, GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{Compute, CopyMethod, CopyPlan, Gemm, LoopNest, Major};
-use colex_gpu::quantise::{Quantise, TensorScalePlan};
+use colex_gpu::quantise::{Quantise, QuantisePlan, TensorScalePlan};
 use colex_gpu::ranks::RankDevices;
 use colex_gpu::reduce::scan::{ScanPlan, ScanProblem};
 use colex_gpu::reduce::top_k::{TopKPlan, TopKProblem};
@@ -162,7 +162,67 @@ fn elementwise() -> Result<Vec<Sample>, Error> {
         let call = Quantise::new(Ty::E5m2, &from, &narrow.view_mut(shape)?).rows(&scales);
         add(call.prepare()?.built());
     }
+    all.extend(quantised_rows()?);
     all.extend(scales_of_tensors()?);
+    Ok(all)
+}
+
+/// Rows that are quantised where no vector divides them, where the blocks of a cluster share them, and where they are read again: those of the
+/// default plans, and others with as many accesses as a thread may have.
+fn quantised_rows() -> Result<Vec<Sample>, Error> {
+    let mut all = Vec::new();
+    let device = Device::simulator(Arch::Sm90a);
+    let count = 1 << 21;
+    let (x, other) = (device.zeros::<bf16>(count)?, device.zeros::<f32>(count)?);
+    let (mut narrow, mut scales) = (device.zeros::<u8>(count)?, device.zeros::<f32>(count)?);
+    for columns in [
+        1,
+        31,
+        255,
+        999,
+        4097,
+        16385,
+        65536,
+        65537,
+        (1 << 18) + 1,
+        1 << 19,
+        (1 << 19) + 1,
+        1 << 20,
+        (1 << 20) + 1,
+        1 << 21,
+    ] {
+        let rows = (count as i64 / columns).min(8);
+        let (shape, scales) = ((rows, columns), scales.view_mut(rows)?);
+        let to = narrow.view_mut(shape)?;
+        let calls = [
+            Quantise::new(Ty::E4m3, &x.view(shape)?, &to)
+                .rows(&scales)
+                .prepare()?,
+            Quantise::new(Ty::E5m2, &other.view(shape)?, &to)
+                .rows(&scales)
+                .prepare()?,
+        ];
+        for call in calls {
+            let plan = *call.plan().expect("there are rows");
+            let full = QuantisePlan {
+                accesses: 8,
+                ..plan
+            };
+            let again = QuantisePlan {
+                held: false,
+                ..full
+            };
+            for plan in [plan, full, again] {
+                if plan.check(Arch::Sm90a).is_err() {
+                    continue;
+                }
+                let threads = plan.threads * plan.rows;
+                let most = (65536 / threads.max(1024)).min(255) as u32;
+                let most = if plan.blocks > 1 { most } else { 128 };
+                all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, most));
+            }
+        }
+    }
     Ok(all)
 }
 

@@ -1,20 +1,30 @@
 //! The family of plans for kernels that memory limits: plans of any numbers are right on the simulator, or refused.
 
 use colex_atom::{Arch, Ty};
-use colex_gpu::elementwise::{ElementwisePlan, Map, MapExpression};
-use colex_gpu::memory_bound::{MemoryBoundCall, MemoryBoundPlan, Traffic};
+use colex_gpu::elementwise::{
+    ElementwisePlan, ElementwiseProblem, Gather, Map, MapExpression, Pairing, Rotary,
+};
+use colex_gpu::kernels::GemmElement;
+use colex_gpu::memory_bound::Traffic;
 use colex_gpu::quantise::{Quantise, QuantisePlan, TensorScalePlan};
 use colex_gpu::reduce::scan::{Scan, ScanPlan};
 use colex_gpu::reduce::top_k::{TopK, TopKPlan};
 use colex_gpu::reduce::{Reduce, ReduceFunction, ReducePlan, ReduceProblem};
 use colex_gpu::rowwise::{RowFunction, RowStorage, Rowwise, RowwisePlan};
 use colex_gpu::sim::{Schedule, SimOptions};
-use colex_gpu::{Device, Error, PlanRefusal, View, ViewMut};
+use colex_gpu::{Buffer, Device, Error, PlanRefusal, View, ViewMut};
 use colex_layout::Layout;
+use colex_proof::kernels::rowwise::compare_row;
 use colex_proof::sweep::Random;
+use half::{bf16, f16};
 
-/// The plans that a law draws of each type, and of those that are accepted the part that runs.
+mod quantised_rows;
+mod traffic;
+
+/// The plans that a law draws of each type, and of those that are accepted the part that runs, of rows, which have many functions and
+/// storages, and of all others.
 const DRAWN: usize = 2000;
+const ROWS_RUN: usize = 4;
 const RUNS: usize = 16;
 
 fn simulator(arch: Arch, seed: u64) -> Device {
@@ -31,14 +41,30 @@ fn number(r: &mut Random, usual: &[i64]) -> i64 {
 }
 
 /// How many plans a law has drawn, and what became of them.
-#[derive(Default)]
 struct Tally {
+    /// One accepted plan of this many runs.
+    one_of: usize,
     refused: usize,
     accepted: usize,
     ran: usize,
 }
 
+impl Default for Tally {
+    fn default() -> Tally {
+        Tally::running(RUNS)
+    }
+}
+
 impl Tally {
+    fn running(one_of: usize) -> Tally {
+        Tally {
+            one_of,
+            refused: 0,
+            accepted: 0,
+            ran: 0,
+        }
+    }
+
     /// Takes a plan, with the answer of the call if the checks refuse it: it is refused as a plan. Returns whether the plan runs.
     fn takes(&mut self, plan: &str, refused: Option<Result<(), Error>>) -> bool {
         if let Some(answer) = refused {
@@ -48,7 +74,7 @@ impl Tally {
             return false;
         }
         self.accepted += 1;
-        let runs = self.accepted % RUNS == 1;
+        let runs = self.accepted % self.one_of == 1;
         self.ran += usize::from(runs);
         runs
     }
@@ -58,6 +84,7 @@ impl Tally {
             refused,
             accepted,
             ran,
+            ..
         } = self;
         println!(
             "law memory_bound.{name}: {DRAWN} cases, {accepted} accepted, {refused} refused, {ran} ran"
@@ -78,141 +105,205 @@ fn whole(r: &mut Random, count: usize) -> Vec<i32> {
 
 const ARCHS: [Arch; 3] = [Arch::Sm70, Arch::Sm80, Arch::Sm90a];
 
+/// Numbers on the host, and as elements on a device.
+struct Numbers<T> {
+    host: Vec<f64>,
+    device: Buffer<T>,
+}
+
+impl<T: GemmElement> Numbers<T> {
+    fn drawn(device: &Device, r: &mut Random, count: i64) -> Numbers<T> {
+        let all = whole(r, count as usize).into_iter();
+        let all: Vec<T> = all.map(|x| T::from_f64(f64::from(x) / 64.0)).collect();
+        Numbers {
+            host: all.iter().map(|x| x.to_f64()).collect(),
+            device: device.upload(&all).expect("memory"),
+        }
+    }
+
+    fn view(&self, layout: &Layout) -> View<'_, T> {
+        View::new(&self.device, layout).expect("a view")
+    }
+}
+
+/// Plans of every function of rows, in every type: with a residual, a weight and a bias where the function has them.
 #[test]
 fn law_drawn_plans_of_rows_are_right_or_refused() {
     let mut r = Random::of(21, "rows");
-    let mut tally = Tally::default();
+    let mut tally = Tally::running(ROWS_RUN);
     for i in 0..DRAWN {
         let device = simulator(r.one(&ARCHS), i as u64);
-        let (rows, columns) = (
-            r.one(&[1_usize, 3, 8]),
-            r.one(&[1_usize, 33, 100, 256, 520]),
-        );
-        let x: Vec<f32> = whole(&mut r, rows * columns)
-            .iter()
-            .map(|x| *x as f32 / 64.0)
-            .collect();
-        let from = device.upload(&x).expect("memory");
-        let mut to = device.poisoned::<f32>(rows * columns).expect("memory");
-        // In one case of four, the rows are those along the first mode, and lie beside each other.
-        let is_turned = r.one_in(4);
-        {
-            let [n, m] = [rows, columns].map(|extent| extent as i64);
-            let layout = if is_turned {
-                Layout::new((m, n), (1, m))
-            } else {
-                Layout::new((n, m), (m, 1))
-            };
-            let layout = layout.expect("a layout");
-            let columns = if is_turned { rows } else { columns };
-            let view = View::new(&from, layout.clone()).expect("a view");
-            let y = ViewMut::new(&mut to, layout).expect("a view");
-            let call = Rowwise::new(RowFunction::Softmax, &view, &y);
-            let problem = call.problem().expect("a problem").expect("rows");
-            let fastest = RowwisePlan::fastest(&problem, device.arch()).expect("a plan");
-            let mut plan = fastest;
-            plan.vector = number(&mut r, &[1, 1, 2, 4]);
-            plan.threads = number(&mut r, &[1, 8, 32, 128]);
-            plan.rows = number(&mut r, &[1, 1, 2, 4, 32]);
-            plan.accesses = number(&mut r, &[1, 2, 4, 8]);
-            plan.blocks = number(&mut r, &[1, 1, 1, 2]);
-            plan.meets_once = r.one_in(3);
-            let storage = r.below(8_u64);
-            if storage == 6 && r.below(8_u64) > 0 {
-                // Few plans have the warps that may meet once, and few devices have clusters.
-                plan.meets_once = false;
-                plan.vector = plan.vector.min(problem.operands().vector);
-                plan.blocks = if device.arch() < Arch::Sm90 {
-                    1
-                } else {
-                    plan.blocks
-                };
-            }
-            // As many chunks as a row has, of which shared memory keeps one or two.
-            let of_turn = [plan.vector, plan.threads, plan.accesses, plan.blocks];
-            let of_turn = of_turn.into_iter().fold(1, i64::saturating_mul);
-            let chunks = (columns as i64 - 1) / of_turn.max(1) + 1;
-            let kept = r.one(&[1, 2]).min(chunks);
-            plan.storage = match storage {
-                _ if is_turned && r.below(4_u64) > 0 => {
-                    plan.meets_once = r.one_in(8);
-                    plan.rows = plan.rows.saturating_mul(plan.vector);
-                    RowStorage::Turned { again: r.one_in(2) }
-                }
-                7 => {
-                    plan.vector = number(&mut r, &[1, 4]);
-                    plan.threads = number(&mut r, &[1, 2, 8]);
-                    plan.rows = number(&mut r, &[32, 128]);
-                    plan.accesses = (columns as i64 - 1) / plan.threads.max(1) + 1;
-                    plan.blocks = 1;
-                    RowStorage::Staged {
-                        rows: number(&mut r, &[0, 0, 1]),
-                        clusters: number(&mut r, &[0, 0, 2, 14]),
-                    }
-                }
-                6 => RowStorage::Divided {
-                    held: number(&mut r, &[chunks - kept]),
-                    kept: number(&mut r, &[kept]),
-                    clusters: number(&mut r, &[1, 2, 14]),
-                },
-                5 => RowStorage::Teams {
-                    groups: number(&mut r, &[1, 1, 2]),
-                    slots: number(&mut r, &[1, 2, 4]),
-                    teams: number(&mut r, &[1, 2, 14]),
-                },
-                0 => RowStorage::Registers,
-                4 => RowStorage::Alternating {
-                    groups: number(&mut r, &[1, 2, 2, 3]),
-                    slots: number(&mut r, &[2, 4, 6]),
-                    clusters: number(&mut r, &[1, 2, 14]),
-                },
-                1 | 2 => RowStorage::Ahead {
-                    rows: number(&mut r, &[1, 2, 3]),
-                    clusters: number(&mut r, &[1, 2, 14]),
-                },
-                _ => RowStorage::Passes {
-                    kept: number(&mut r, &[0, 1, 2]),
-                },
-            };
-            if r.one_in(4) {
-                plan.operands.contiguous = r.one_in(2);
-                plan.operands.vector = number(&mut r, &[1, 4]);
-                plan.operands.modes = number(&mut r, &[1, 1, 2]) as usize;
-                plan.operands.given[r.below(6_usize)] = r.one_in(2);
-            }
-            if plan.takes(&problem) {
-                let _ = plan.explain(&problem);
-            }
-            let accepted = plan.check(device.arch()).is_ok() && plan.takes(&problem);
-            let refused = (!accepted).then(|| call.prepare_with(|_, _| Ok(plan)).map(drop));
-            if !tally.takes(&plan.to_string(), refused) {
-                continue;
-            }
-            let call = call.prepare_with(|_, _| Ok(plan)).expect("a call");
-            call.run(&device)
-                .unwrap_or_else(|why| panic!("{plan}: {why}"));
-        }
-        let found = to.download().expect("results");
-        let rows_of = |all: &[f32]| -> Vec<Vec<f32>> {
-            if is_turned {
-                let row = |at: usize| all.iter().skip(at).step_by(columns).copied();
-                return (0..columns).map(|at| row(at).collect()).collect();
-            }
-            all.chunks(columns).map(<[f32]>::to_vec).collect()
-        };
-        for (x, y) in rows_of(&x).iter().zip(rows_of(&found)) {
-            let most = x.iter().copied().fold(f32::MIN, f32::max);
-            let all: f64 = x.iter().map(|x| f64::from(x - most).exp()).sum();
-            for (x, y) in x.iter().zip(&y) {
-                let want = f64::from(x - most).exp() / all;
-                assert!(
-                    (want - f64::from(*y)).abs() < 1e-5,
-                    "case {i}: {y}, not {want}"
-                );
-            }
-        }
+        let drawn = r.one(&[drawn_rows::<f32>, drawn_rows::<bf16>, drawn_rows::<f16>]);
+        drawn(&device, &mut r, &mut tally, i);
     }
     tally.report("rows");
+}
+
+fn drawn_rows<T: GemmElement>(device: &Device, r: &mut Random, tally: &mut Tally, case: usize) {
+    let function = r.one(&RowFunction::ALL);
+    // In one case of four, the rows are those along the first mode, and lie beside each other.
+    let is_turned = r.one_in(4);
+    let (rows, columns) = if is_turned {
+        (r.one(&[1_i64, 33, 100, 256]), r.one(&[1_i64, 3, 8, 100]))
+    } else {
+        let columns = r.one(&[1_i64, 33, 100, 256, 520, 1027, 2056, 4096]);
+        (r.one(&[1_i64, 3, 8]), columns)
+    };
+    let layout = if is_turned {
+        Layout::new((rows, columns), (1, rows))
+    } else {
+        Layout::new((rows, columns), (columns, 1))
+    };
+    let layout = layout.expect("a layout");
+    let all = rows * columns;
+    let x = Numbers::<T>::drawn(device, r, all);
+    let mut of_norm = |one_of: u64, count: i64| {
+        let has = function.is_norm() && r.one_in(one_of);
+        has.then(|| Numbers::<T>::drawn(device, r, count))
+    };
+    let residual = of_norm(2, all);
+    let [weight, bias] = [(); 2].map(|()| of_norm(3, columns));
+    let [mut y, mut sum] = [(); 2].map(|()| device.poisoned::<T>(all as usize).expect("memory"));
+    let epsilon = 1e-5;
+    {
+        let written = ViewMut::new(&mut y, layout.clone()).expect("a view");
+        let mut call = Rowwise::new(function, &x.view(&layout), &written).epsilon(epsilon);
+        if let Some(residual) = &residual {
+            let sum = ViewMut::new(&mut sum, layout.clone()).expect("a view");
+            call = call.residual(&residual.view(&layout), &sum);
+        }
+        if let Some(weight) = &weight {
+            call = call.weight(&weight.device.view(columns).expect("a view"));
+        }
+        if let Some(bias) = &bias {
+            call = call.bias(&bias.device.view(columns).expect("a view"));
+        }
+        let problem = call.problem().expect("a problem").expect("rows");
+        let mut plan = RowwisePlan::fastest(&problem, device.arch()).expect("a plan");
+        let widest = 16 / T::BYTES as i64;
+        plan.vector = number(r, &[1, 1, 2, 4, widest]);
+        plan.threads = number(r, &[1, 8, 32, 128, 256]);
+        plan.rows = number(r, &[1, 1, 2, 4, 32]);
+        plan.accesses = number(r, &[1, 2, 4, 8]);
+        plan.blocks = number(r, &[1, 1, 1, 2]);
+        plan.meets_once = r.one_in(3);
+        let storage = r.below(8_u64);
+        if storage == 6 && r.below(8_u64) > 0 {
+            // Few plans have the warps that may meet once, and few devices have clusters.
+            plan.meets_once = false;
+            plan.vector = plan.vector.min(problem.operands().vector);
+            plan.blocks = if device.arch() < Arch::Sm90 {
+                1
+            } else {
+                plan.blocks
+            };
+        }
+        // Few vectors are those of a drawn length, and few numbers of accesses hold a row.
+        if r.one_in(2) {
+            plan.vector = plan.vector.min(problem.operands().vector);
+            let of_access = [plan.vector, plan.threads, plan.blocks];
+            let of_access = of_access.into_iter().fold(1, i64::saturating_mul).max(1);
+            plan.accesses = (columns - 1) / of_access + 1;
+        }
+        // As many chunks as a row has, of which shared memory keeps one or two.
+        let of_turn = [plan.vector, plan.threads, plan.accesses, plan.blocks];
+        let of_turn = of_turn.into_iter().fold(1, i64::saturating_mul);
+        let chunks = (columns - 1) / of_turn.max(1) + 1;
+        let kept = r.one(&[1, 2]).min(chunks);
+        plan.storage = match storage {
+            _ if is_turned && r.below(4_u64) > 0 => {
+                plan.meets_once = r.one_in(8);
+                plan.rows = plan.rows.saturating_mul(plan.vector);
+                RowStorage::Turned { again: r.one_in(2) }
+            }
+            7 => {
+                plan.vector = number(r, &[1, widest]);
+                plan.threads = number(r, &[1, 2, 8]);
+                plan.rows = number(r, &[32, 128]);
+                plan.accesses = (columns - 1) / plan.threads.max(1) + 1;
+                plan.blocks = 1;
+                RowStorage::Staged {
+                    rows: number(r, &[0, 0, 1]),
+                    clusters: number(r, &[0, 0, 2, 14]),
+                }
+            }
+            6 => RowStorage::Divided {
+                held: number(r, &[chunks - kept]),
+                kept: number(r, &[kept]),
+                clusters: number(r, &[1, 2, 14]),
+            },
+            5 => RowStorage::Teams {
+                groups: number(r, &[1, 1, 2]),
+                slots: number(r, &[1, 2, 4]),
+                teams: number(r, &[1, 2, 14]),
+            },
+            0 => RowStorage::Registers,
+            4 => RowStorage::Alternating {
+                groups: number(r, &[1, 2, 2, 3]),
+                slots: number(r, &[2, 4, 6]),
+                clusters: number(r, &[1, 2, 14]),
+            },
+            1 | 2 => RowStorage::Ahead {
+                rows: number(r, &[1, 2, 3]),
+                clusters: number(r, &[1, 2, 14]),
+            },
+            _ => RowStorage::Passes {
+                kept: number(r, &[0, 1, 2]),
+            },
+        };
+        let has_weights = weight.is_some() || bias.is_some();
+        let is_ahead = matches!(plan.storage, RowStorage::Ahead { .. });
+        plan.keeps_weights = r.one_in(if has_weights && is_ahead { 2 } else { 64 });
+        if r.one_in(4) {
+            plan.operands.contiguous = r.one_in(2);
+            plan.operands.vector = number(r, &[1, 4]);
+            plan.operands.modes = number(r, &[1, 1, 2]) as usize;
+            plan.operands.given[r.below(6_usize)] = r.one_in(2);
+        }
+        if plan.takes(&problem) {
+            let _ = plan.explain(&problem);
+        }
+        let accepted = plan.check(device.arch()).is_ok() && plan.takes(&problem);
+        let refused = (!accepted).then(|| call.prepare_with(|_, _| Ok(plan)).map(drop));
+        if !tally.takes(&plan.to_string(), refused) {
+            return;
+        }
+        let call = call.prepare_with(|_, _| Ok(plan)).expect("a call");
+        call.run(device)
+            .unwrap_or_else(|why| panic!("{plan}: {why}"));
+    }
+    let found = |of: &Buffer<T>| -> Vec<f64> {
+        let all = of.download().expect("results");
+        all.iter().map(|x| x.to_f64()).collect()
+    };
+    let (y, sum) = (found(&y), residual.as_ref().map(|_| found(&sum)));
+    for row in 0..rows {
+        let of = |all: &[f64]| -> Vec<f64> {
+            let (first, step) = if is_turned {
+                (row, rows)
+            } else {
+                (row * columns, 1)
+            };
+            (0..columns)
+                .map(|column| all[(first + column * step) as usize])
+                .collect()
+        };
+        let mut x = of(&x.host);
+        if let Some(residual) = &residual {
+            for (x, residual) in x.iter_mut().zip(of(&residual.host)) {
+                *x = T::from_f64(f64::from((*x + residual) as f32)).to_f64();
+            }
+        }
+        let weights = [&weight, &bias].map(|of| of.as_ref().map(|of| &of.host[..]));
+        let mut all = vec![(Some(function), of(&y))];
+        all.extend(sum.as_ref().map(|sum| (None, of(sum))));
+        for (output, found) in all {
+            let right = compare_row::<T>(output, &x, weights, epsilon, &found);
+            right.unwrap_or_else(|why| {
+                panic!("case {case}, {function} {}, row {row}: {why}", T::TY)
+            });
+        }
+    }
 }
 
 #[test]
@@ -429,9 +520,7 @@ fn law_drawn_plans_of_maps_are_right_or_refused() {
             }
             others.truncate(7);
             others.push(fastest);
-            plan.vector = number(&mut r, &[1, 1, 2, 4]);
-            plan.accesses = number(&mut r, &[1, 2, 3, 8]);
-            plan.threads = number(&mut r, &[32, 64, 96, 1024]);
+            numbered(&mut r, &mut plan);
             let prepared = call.prepare_with(|_, _| Ok(plan.clone())).map(drop);
             if !tally.takes(&plan.to_string(), prepared.err().map(Err)) {
                 continue;
@@ -448,6 +537,131 @@ fn law_drawn_plans_of_maps_are_right_or_refused() {
         );
     }
     tally.report("maps");
+}
+
+/// Sets the numbers of a plan of coordinates.
+fn numbered(r: &mut Random, plan: &mut ElementwisePlan) {
+    plan.vector = number(r, &[1, 1, 2, 4]);
+    plan.accesses = number(r, &[1, 2, 3, 8]);
+    plan.threads = number(r, &[32, 64, 96, 1024]);
+}
+
+#[test]
+fn law_drawn_plans_of_gathers_are_right_or_refused() {
+    let mut r = Random::of(28, "gathers");
+    let mut tally = Tally::default();
+    // The operands of the plan are those of a call, of this one or of another.
+    let mut others: Vec<ElementwisePlan> = Vec::new();
+    for i in 0..DRAWN {
+        let device = simulator(r.one(&ARCHS), i as u64);
+        let (rows, columns) = (r.one(&[1_usize, 5, 20]), r.one(&[1_usize, 33, 256, 1000]));
+        let count = r.one(&[1_usize, 7, 32]);
+        let table = whole(&mut r, rows * columns);
+        // Some numbers are those of no row.
+        let index: Vec<i32> = (0..count)
+            .map(|_| r.below(rows as u64 + 2) as i32 - 1)
+            .collect();
+        let (from, names) = (device.upload(&table), device.upload(&index));
+        let (from, names) = (from.expect("memory"), names.expect("memory"));
+        let mut to = device.poisoned::<i32>(count * columns).expect("memory");
+        {
+            let view = from.view((rows, columns)).expect("a view");
+            let index = names.view(count).expect("a view");
+            let out = to.view_mut((count, columns)).expect("a view");
+            let call = Gather::new(&view, &index, &out);
+            let fastest = call.plan().expect("a plan").expect("elements");
+            let mut plan = fastest.clone();
+            if r.one_in(8) && !others.is_empty() {
+                plan = others[r.below(others.len())].clone();
+            }
+            others.truncate(7);
+            others.push(fastest);
+            numbered(&mut r, &mut plan);
+            let prepared = call.prepare_with(|_, _| Ok(plan.clone())).map(drop);
+            if !tally.takes(&plan.to_string(), prepared.err().map(Err)) {
+                continue;
+            }
+            let call = call.prepare_with(|_, _| Ok(plan.clone())).expect("a call");
+            let _ = call.explain();
+            call.run(&device)
+                .unwrap_or_else(|why| panic!("{plan}: {why}"));
+        }
+        let found = to.download().expect("rows");
+        for (name, found) in index.iter().zip(found.chunks(columns)) {
+            let row = usize::try_from(*name).ok().filter(|row| *row < rows);
+            let want = row.map_or(vec![0; columns], |row| {
+                table[row * columns..(row + 1) * columns].to_vec()
+            });
+            assert_eq!(found, want, "case {i}, row {name} of {rows}");
+        }
+    }
+    tally.report("gathers");
+}
+
+#[test]
+fn law_drawn_plans_of_rotary_embeddings_are_right_or_refused() {
+    let mut r = Random::of(29, "rotary embeddings");
+    let mut tally = Tally::default();
+    for i in 0..DRAWN {
+        let device = simulator(r.one(&ARCHS), i as u64);
+        let (heads, positions) = (r.one(&[1_usize, 3]), r.one(&[1_usize, 5, 16]));
+        let features = r.one(&[2_usize, 8, 18, 64]);
+        // The features beyond those that are turned are copied by a launch of their own.
+        let turned = r.one(&[2, features / 2 / 2 * 2, features]).max(2);
+        let pairs = turned / 2;
+        let pairing = r.one(&[Pairing::Interleaved, Pairing::Halves]);
+        let mut of = |count: usize| Numbers::<f32>::drawn(&device, &mut r, count as i64);
+        let x = of(heads * positions * features);
+        let [cos, sin] = [(); 2].map(|()| of(positions * pairs));
+        let mut y = device.poisoned::<f32>(x.host.len()).expect("memory");
+        {
+            let shape = (1, heads, positions, features);
+            let (from, to) = (x.device.view(shape), y.view_mut(shape));
+            let (from, to) = (from.expect("a view"), to.expect("a view"));
+            let tables = [&cos, &sin].map(|of| of.device.view((positions, pairs)).expect("a view"));
+            let call = Rotary::new(pairing, &from, &to)
+                .features(turned as i64)
+                .tables(&tables[0], &tables[1]);
+            let mut numbers = call.plan().expect("a plan").expect("elements");
+            numbered(&mut r, &mut numbers);
+            let plan = |problem: &ElementwiseProblem, arch| {
+                Ok(ElementwisePlan {
+                    vector: numbers.vector,
+                    accesses: numbers.accesses,
+                    threads: numbers.threads,
+                    ..ElementwisePlan::fastest(problem, arch)?
+                })
+            };
+            let prepared = call.prepare_with(plan).map(drop);
+            if !tally.takes(&numbers.to_string(), prepared.err().map(Err)) {
+                continue;
+            }
+            let call = call.prepare_with(plan).expect("a call");
+            let _ = call.explain();
+            call.run(&device)
+                .unwrap_or_else(|why| panic!("{numbers}: {why}"));
+        }
+        let found = y.download().expect("features");
+        let number = |of: &Numbers<f32>, at: usize| of.host[at] as f32;
+        for (row, found) in found.chunks(features).enumerate() {
+            let mut want: Vec<f32> = (0..features)
+                .map(|feature| number(&x, row * features + feature))
+                .collect();
+            for pair in 0..pairs {
+                let [low, high] = match pairing {
+                    Pairing::Interleaved => [2 * pair, 2 * pair + 1],
+                    Pairing::Halves => [pair, pair + pairs],
+                };
+                let (u, v) = (want[low], want[high]);
+                let at = row % positions * pairs + pair;
+                let (cos, sin) = (number(&cos, at), number(&sin, at));
+                want[low] = u.mul_add(cos, -(v * sin));
+                want[high] = v.mul_add(cos, u * sin);
+            }
+            assert_eq!(found, want, "case {i}, {pairing}, row {row}");
+        }
+    }
+    tally.report("rotary embeddings");
 }
 
 #[test]
@@ -586,106 +800,6 @@ fn law_drawn_plans_of_quantisations_are_right_or_refused() {
         }
     }
     tally.report("quantisations");
-}
-
-/// The sectors of the memory that a call touches on the simulator, in bytes.
-fn touched<P: MemoryBoundPlan>(call: &MemoryBoundCall<'_, P>, device: &Device) -> i64 {
-    let reports = call.profile(device).expect("a run");
-    let sectors: u64 = reports.iter().map(|report| report.sectors().0).sum();
-    32 * sectors as i64
-}
-
-/// Tensors of whole sectors, each with one launch: a plan moves the bytes that it counts, and its first access touches no other.
-#[test]
-fn law_plans_count_the_traffic_of_the_simulator() {
-    let device = simulator(Arch::Sm90a, 5);
-    let mut cases = 0;
-    for (rows, columns) in [(4, 64), (3, 1024), (16, 256), (2, 40_000), (1, 64)] {
-        let x = device
-            .upload(&vec![1.0_f32; rows * columns])
-            .expect("memory");
-        let mut y = device.poisoned::<f32>(rows * columns).expect("memory");
-        let from = x.view((rows, columns)).expect("a view");
-        let mut check = |traffic: Traffic, bytes: i64, what: &str| {
-            assert_eq!(traffic.moved, bytes, "{what} of ({rows},{columns})");
-            assert_eq!(traffic.sectors, traffic.least_sectors, "{what}");
-            cases += 1;
-        };
-        {
-            let to = y.view_mut((rows, columns)).expect("a view");
-            let call = Rowwise::new(RowFunction::Softmax, &from, &to).prepare();
-            let call = call.expect("a call");
-            check(
-                call.traffic().expect("rows"),
-                touched(&call, &device),
-                "softmax",
-            );
-            let scan = Scan::new(&from, 1, &to).prepare_with(|problem| {
-                let plan = ScanPlan::fastest(problem);
-                Ok(ScanPlan { turns: 0, ..plan })
-            });
-            let scan = scan.expect("a call");
-            check(
-                scan.traffic().expect("sums"),
-                touched(&scan, &device),
-                "scan",
-            );
-            let twice: MapExpression = "(x: tensor f32) -> y { add(x, x) }".parse().expect("a map");
-            let map = Map::new(&twice)
-                .input("x", &from)
-                .output("y", &to)
-                .prepare();
-            let map = map.expect("a call");
-            check(
-                map.traffic().expect("elements"),
-                touched(&map, &device),
-                "map",
-            );
-        }
-        // Rows beside each other, of few columns and of many.
-        let [n, m] = [rows, columns].map(|extent| extent as i64);
-        for [rows, columns] in [[m, n], [n, m]]
-            .into_iter()
-            .filter(|[n, m]| n * m > 64 && *m > 1)
-        {
-            if rows % 8 > 0 && columns < 1000 {
-                continue;
-            }
-            let beside = Layout::new((rows, columns), (1, rows)).expect("a layout");
-            let from = View::new(&x, beside.clone()).expect("a view");
-            let to = ViewMut::new(&mut y, beside).expect("a view");
-            let call = Rowwise::new(RowFunction::Softmax, &from, &to).prepare();
-            let call = call.expect("a call");
-            let plan = call.plan().expect("there are rows");
-            let is_turned = matches!(plan.storage, RowStorage::Turned { .. });
-            assert_eq!(is_turned, rows > 1, "{plan}");
-            check(
-                call.traffic().expect("rows"),
-                touched(&call, &device),
-                &format!("softmax of {rows} rows beside each other"),
-            );
-        }
-        let mut sums = device.poisoned::<f32>(columns).expect("memory");
-        let sums = sums.view_mut(columns).expect("a view");
-        let call = Reduce::new(ReduceFunction::Sum, &from, &[0], &sums).prepare_with(|problem| {
-            let plan = ReducePlan::fastest(problem)?;
-            Ok(ReducePlan { parts: 1, ..plan })
-        });
-        let call = call.expect("a call");
-        check(
-            call.traffic().expect("results"),
-            touched(&call, &device),
-            "sum",
-        );
-    }
-    // A column of a row-major matrix: each element lies in a sector of its own.
-    let x = device.upload(&vec![1.0_f32; 64 * 64]).expect("memory");
-    let mut y = device.poisoned::<f32>(64).expect("memory");
-    let column = View::new(&x, "64:64").expect("a view");
-    let call = Scan::new(&column, 0, &y.view_mut(64).expect("a view")).prepare();
-    let traffic = call.expect("a call").traffic().expect("sums");
-    assert_eq!((traffic.sectors, traffic.least_sectors), (32, 4));
-    println!("law memory_bound.traffic: {} cases", cases + 1);
 }
 
 /// What `Error::plan` says of the plans that no call takes.

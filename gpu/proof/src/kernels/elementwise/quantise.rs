@@ -2,7 +2,7 @@
 
 use colex_atom::{Arch, Ty};
 use colex_gpu::kernels::GemmElement;
-use colex_gpu::quantise::{Quantise, QuantisePlan, QuantiseProblem, reference};
+use colex_gpu::quantise::{Quantise, QuantiseAccess, QuantisePlan, QuantiseProblem, reference};
 use colex_gpu::{Device, Element, Error, View, ViewMut};
 use colex_layout::Layout;
 use half::{bf16, f16};
@@ -11,7 +11,8 @@ use super::layout;
 use crate::sweep::Random;
 
 /// Computes drawn quantisations on a device, and compares every number and every scale: types, shapes, strides, rows, blocks and tensors,
-/// plans. Returns the number of elements.
+/// plans. One draw in eight, on a simulator one in 24, has a few rows of 4097 to 65536 columns: the longest ones that a block holds, and
+/// longer ones in passes. Returns the number of elements.
 ///
 /// # Errors
 ///
@@ -46,16 +47,30 @@ pub fn check(device: &Device, seed: u64, rounds: usize) -> Result<usize, String>
 /// A plan of any numbers for a problem; `None` if the drawn numbers are none of a plan.
 fn drawn(r: &mut Random, problem: &QuantiseProblem, arch: Arch) -> Option<QuantisePlan> {
     let plan = QuantisePlan::fastest(problem, arch).ok()?;
+    let access = r.one(&[
+        plan.access,
+        QuantiseAccess::Rows,
+        QuantiseAccess::Shifted,
+        QuantiseAccess::Staged,
+    ]);
+    let is_staged = access == QuantiseAccess::Staged;
+    let threads = 1 << r.below(if is_staged { 6_u32 } else { 10 });
     let plan = QuantisePlan {
-        vector: r.one(&[1, 4, 8]).min(plan.vector),
-        threads: 1 << r.below(10_u32),
+        vector: r.one(&[1, 4, 8]),
+        threads,
         rows: 1 << r.below(5_u32),
-        accesses: 1 + r.below(8_i64),
-        held: r.one_in(2),
+        accesses: if is_staged {
+            (problem.columns() + threads - 1) / threads
+        } else {
+            1 + r.below(8_i64)
+        },
+        blocks: r.one(&[1, 1, 2, 4, 8]),
+        kept: r.one(&[0, 0, 1, 2]),
+        access,
+        held: is_staged || r.one_in(2),
         ..plan
     };
-    let holds = plan.threads * plan.vector * plan.accesses >= problem.columns();
-    (plan.check(arch).is_ok() && (holds || !plan.held)).then_some(plan)
+    (plan.check(arch).is_ok() && plan.takes(problem)).then_some(plan)
 }
 
 fn quantised<T: GemmElement, Q: Element>(
@@ -63,13 +78,15 @@ fn quantised<T: GemmElement, Q: Element>(
     r: &mut Random,
     to: Ty,
 ) -> Result<usize, String> {
+    let is_long = r.one_in(if device.is_simulator() { 24 } else { 8 });
     let columns = match r.below(3_u64) {
+        _ if is_long => r.one(&[4097, 16384, 32769, 65536]),
         0 => r.one(&[1, 33, 128, 300, 1000]),
         1 => 128 * (1 + r.below(5_i64)),
         _ => 1 + r.below(700_i64),
     };
     let mut extents: Vec<i64> = (0..1 + r.below(2_usize))
-        .map(|_| 1 + r.below(6_i64))
+        .map(|_| 1 + r.below(if is_long { 2 } else { 6_i64 }))
         .collect();
     let block = [None, Some(128), Some(32)][r.below(3_usize)];
     let tensor = r.one_in(6).then_some(0.37_f32);
@@ -131,7 +148,7 @@ fn quantised<T: GemmElement, Q: Element>(
         let usual = r.one_in(2);
         let random = std::cell::RefCell::new(r);
         let prepared = call.prepare_with(|problem, arch| {
-            let own = (0..20).find_map(|_| drawn(&mut random.borrow_mut(), problem, arch));
+            let own = (0..200).find_map(|_| drawn(&mut random.borrow_mut(), problem, arch));
             match own.filter(|_| !usual) {
                 Some(plan) => Ok(plan),
                 None => QuantisePlan::fastest(problem, arch),
