@@ -360,14 +360,26 @@ const DIVIDED: &[DividedRows] = &[
     },
 ];
 
-/// The same of an RMSNorm without a residual, on an H200: `f32` of 16384 0.951 (0.903), `bf16` of 32768 0.922 (0.871), 65536 0.853 (0.737).
-/// Lengths of `f32` between 12288 and 16384 were not measured.
+/// The same of an RMSNorm without a residual, on an H200: `f32` of 16384 0.951 (0.903), 32768 0.874 (0.731) and 65536 0.822 (0.689), `bf16`
+/// of 32768 0.922 (0.871), 65536 0.853 (0.737) and 131072 0.805 (0.694). Lengths between were not measured.
 const DIVIDED_RMS_NORM: &[DividedRows] = &[
     DividedRows {
         size: 4,
         bytes: [48 << 10, 1 << 16],
         of_row: [1, 512, 2],
         is_of_all: true,
+    },
+    DividedRows {
+        size: 4,
+        bytes: [1 << 16, 1 << 17],
+        of_row: [1, 1024, 1],
+        is_of_all: true,
+    },
+    DividedRows {
+        size: 4,
+        bytes: [1 << 17, 1 << 18],
+        of_row: [2, 512, 2],
+        is_of_all: false,
     },
     DividedRows {
         size: 2,
@@ -381,15 +393,42 @@ const DIVIDED_RMS_NORM: &[DividedRows] = &[
         of_row: [1, 1024, 1],
         is_of_all: false,
     },
+    DividedRows {
+        size: 2,
+        bytes: [1 << 17, 1 << 18],
+        of_row: [2, 512, 2],
+        is_of_all: false,
+    },
 ];
 
-/// The same of a layer norm without a residual, on an H200: `bf16` of 65536 0.760 (0.559).
-const DIVIDED_LAYER_NORM: &[DividedRows] = &[DividedRows {
-    size: 2,
-    bytes: [1 << 16, 1 << 17],
-    of_row: [1, 512, 2],
-    is_of_all: false,
-}];
+/// The same of a layer norm without a residual, on an H200: `f32` of 32768 0.789 (0.706) and 65536 0.753 (0.626), `bf16` of 65536 0.760
+/// (0.559) and 131072 0.729 (0.508).
+const DIVIDED_LAYER_NORM: &[DividedRows] = &[
+    DividedRows {
+        size: 4,
+        bytes: [1 << 16, 1 << 17],
+        of_row: [1, 512, 2],
+        is_of_all: false,
+    },
+    DividedRows {
+        size: 4,
+        bytes: [1 << 17, 1 << 18],
+        of_row: [2, 512, 2],
+        is_of_all: false,
+    },
+    DividedRows {
+        size: 2,
+        bytes: [1 << 16, 1 << 17],
+        of_row: [1, 512, 2],
+        is_of_all: false,
+    },
+    DividedRows {
+        size: 2,
+        bytes: [1 << 17, 1 << 18],
+        of_row: [2, 512, 2],
+        is_of_all: false,
+    },
+];
 
 /// The bytes of a row's part that a block has of rows one after the other, those of each of two blocks beside each other, and
 /// the threads of both kinds.
@@ -607,17 +646,18 @@ impl RowwisePlan {
     /// From 4 TB per second on:
     ///
     /// - A block has two rows of a layer norm, or one and its weights in shared memory ([`keeps_weights`](RowwisePlan::keeps_weights)) if it
-    ///   has weights of 16 bits and no residual, up to 64 KiB.
+    ///   has weights of 16 bits and no residual, up to 32 KiB; of 16 bits and up to 64 KiB it has one row, and the next one on its way.
     /// - Registers and shared memory hold a row together ([`RowStorage::Divided`]). These are rows of a softmax or log-softmax of `f32` of
     ///   more than 64 KiB and at most 512 KiB, or more than 768 KiB and at most 1 MiB, and of 16 bits of more than 32 KiB and at most
-    ///   256 KiB, of more than 384 KiB and at most 512 KiB, or more than 768 KiB and at most 1 MiB; without a residual, also rows of an RMSNorm of `f32` of more than 48 KiB and at most 64 KiB, and of 16 bits of more than
-    ///   32 KiB and at most 128 KiB, and of a layer norm of 16 bits of more than 64 KiB and at most 128 KiB.
+    ///   256 KiB, of more than 384 KiB and at most 512 KiB, or more than 768 KiB and at most 1 MiB. Without a residual, these are also
+    ///   rows of an RMSNorm of `f32` of more than 48 KiB and at most 256 KiB, and of 16 bits of more than 32 KiB and at most 256 KiB,
+    ///   and of a layer norm of more than 64 KiB and at most 256 KiB.
     ///
     /// Below this rate, two groups of threads take rows of `f32` of more than 256 KiB and at most 512 KiB in turn
     /// ([`RowStorage::Alternating`]), and one block keeps all of a row of a softmax of 96 to 128 KiB.
     ///
-    /// Rows of more than 512 KiB in `f32`, and of 512 KiB and more in a type of 16 bits, of a softmax or log-softmax of 64 MiB and more are
-    /// held by teams of blocks ([`RowStorage::Teams`]), if a model finds that faster than passes: a block loses 1.4 us of each row to the
+    /// Rows of more than 512 KiB in `f32`, and of 512 KiB and more in a type of 16 bits, of a softmax, log-softmax or RMSNorm of 64 MiB and
+    /// more are held by teams of blocks ([`RowStorage::Teams`]), if a model finds that faster than passes: a block loses 1.4 us of each row to the
     /// meeting and 0.6 to each 32768 elements of it, less if several groups of threads take rows in turn, and a second pass takes as long
     /// as reading 1.25 of what shared memory does not keep of the row, 1.7 of 16 bits, or at least half of the row.
     ///
@@ -634,7 +674,7 @@ impl RowwisePlan {
     /// };
     /// let [softmax, norm] = [RowFunction::Softmax, RowFunction::RmsNorm];
     /// assert!(matches!(storage(softmax, h200)?, RowStorage::Divided { held: 3, kept: 13, .. }));
-    /// assert_eq!(storage(norm, h200)?, RowStorage::Passes { kept: 8 });
+    /// assert!(matches!(storage(norm, h200)?, RowStorage::Divided { held: 2, kept: 14, .. }));
     /// assert!(matches!(storage(softmax, h100)?, RowStorage::Ahead { .. }));
     /// # Ok::<(), colex_gpu::Error>(())
     /// ```
@@ -1090,7 +1130,13 @@ impl RowwisePlan {
             && self.inputs() == 1;
         let has_registers =
             (self.rows == 1 || is_pair) && self.threads < AHEAD_THREADS && !self.keeps_weights;
-        let has_two_totals = self.has_powers() || is_layer_norm && is_held && has_registers;
+        // Groups that take rows in turn have no other way.
+        let is_in_turn = matches!(
+            self.storage,
+            RowStorage::Alternating { .. } | RowStorage::Teams { .. }
+        );
+        let has_two_totals =
+            self.has_powers() || is_in_turn || is_layer_norm && is_held && has_registers;
         has_two_totals && self.vector > 1 && self.has_scratch()
     }
 
@@ -1397,7 +1443,9 @@ impl RowwisePlan {
         let kind = usize::from(self.size() < 4);
         let row = product([problem.columns(), self.size()]);
         let is_large = row > TEAM_ROWS[kind] && product([problem.rows(), row]) >= TEAM_LEAST;
-        if !is_large || !self.has_powers() || !self.has_room(arch) {
+        // A layer norm has two meetings, and those of teams are one for each row.
+        let is_rms_norm = self.operands.function == RowFunction::RmsNorm;
+        if !is_large || !(self.has_powers() || is_rms_norm) || !self.has_room(arch) {
             return None;
         }
         let all = i64::from(Limits::of(arch).multiprocessors.min(rates.multiprocessors));
@@ -1417,7 +1465,19 @@ impl RowwisePlan {
             (is_long && is_held).then_some((1, plan.ok()?))
         };
         let usual = || TEAM_GROUPS.into_iter().find_map(with_groups);
-        let (groups, plan) = alone().or_else(usual)?;
+        // An RMSNorm has four groups, and if only one such team has room, it has all blocks.
+        let of_all = || {
+            let [groups, ..] = TEAM_GROUPS;
+            let is_held = div_up(product([row, groups]), TEAM_BYTES) <= all;
+            let threads = [MOST_THREADS / groups, groups];
+            let plan = RowwisePlan::in_teams(problem, arch, [all, all], threads);
+            is_held.then_some((groups, plan.ok()?))
+        };
+        let (groups, plan) = if is_rms_norm {
+            with_groups(TEAM_GROUPS[0]).or_else(of_all).or_else(usual)?
+        } else {
+            alone().or_else(usual)?
+        };
         // A row is read while the one before it is stored, but for the first one.
         let rate = rates.memory() as f64 * COPIED;
         let teams = (all / plan.blocks).min(problem.rows());
@@ -1485,9 +1545,9 @@ impl RowwisePlan {
         let beside = if 2 * part <= AHEAD_BYTES { 2 } else { 1 };
         // On an H200, a layer norm with a weight or a bias was the fastest with them in shared memory and one row by 512 threads: of 16384
         // numbers with none ahead (0.903 of a copy; 0.855 with a row ahead, and 0.878 by two rows beside each other with another two
-        // ahead), and of 32768 with one ahead (0.883; 0.816 by 1024 threads without kept weights). Of 16384, twice as many blocks as run at
-        // once share the rows more evenly: 0.915 in place of 0.907 of 4096 rows, and 0.911 in place of 0.881 of 2048.
-        let keeps = is_layer_norm && is_fast && blocks == 1 && (beside == 2 || size < 4);
+        // ahead). Twice as many blocks as run at once share the rows more evenly: 0.915 in place of 0.907 of 4096 rows, and 0.911 in
+        // place of 0.881 of 2048.
+        let keeps = is_layer_norm && is_fast && blocks == 1 && beside == 2;
         let keeps = keeps && self.weights() > 0 && self.inputs() == 1 && self.vector > 1;
         let kept = || {
             let threads = AHEAD_THREADS / 2;
@@ -1496,8 +1556,8 @@ impl RowwisePlan {
                 accesses: div_up(problem.columns(), self.vector * threads),
                 ..self
             };
-            let plan = plan.keeping_weights(arch, 2 - beside).ok()?;
-            Some(plan.with_twice_the_clusters(beside))
+            let plan = plan.keeping_weights(arch, 0).ok()?;
+            Some(plan.with_twice_the_clusters())
         };
         if let Some(kept) = keeps.then(kept).flatten() {
             return Some(kept);
@@ -1512,6 +1572,21 @@ impl RowwisePlan {
                 threads,
                 accesses: div_up(problem.columns(), self.vector * threads),
                 meets_once: true,
+                ..self
+            });
+        }
+        // Of 16 bits, one row by 512 threads with one ahead, whose warps meet once, was at 0.900 and 0.916 of a copy of 32768 numbers; with
+        // kept weights and warps that meet twice at 0.869 and 0.905, and by 1024 threads at 0.816.
+        if is_layer_norm && is_fast && blocks == 1 && size < 4 && beside == 1 {
+            let threads = AHEAD_THREADS / 2;
+            let multiprocessors = i64::from(Limits::of(arch).multiprocessors);
+            return Some(RowwisePlan {
+                threads,
+                accesses: div_up(problem.columns(), self.vector * threads),
+                storage: RowStorage::Ahead {
+                    rows: 1,
+                    clusters: clusters_at_once(blocks, multiprocessors),
+                },
                 ..self
             });
         }
@@ -1551,10 +1626,10 @@ impl RowwisePlan {
         })
     }
 
-    /// The plan with twice as many clusters, if a multiprocessor has two of its blocks beside each other.
-    fn with_twice_the_clusters(self, beside: i64) -> RowwisePlan {
+    /// The plan with twice as many clusters.
+    fn with_twice_the_clusters(self) -> RowwisePlan {
         match self.storage {
-            RowStorage::Ahead { rows, clusters } if beside == 2 => RowwisePlan {
+            RowStorage::Ahead { rows, clusters } => RowwisePlan {
                 storage: RowStorage::Ahead {
                     rows,
                     clusters: product([clusters, 2]).min(MOST_CLUSTERS),

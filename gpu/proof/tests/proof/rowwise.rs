@@ -10,6 +10,7 @@ use colex_gpu::testing::{self, Output};
 use colex_gpu::{Buffer, Device, Rates, View, ViewMut, cumulative_sum, softmax};
 use colex_ir::launch::Launch;
 use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
+use colex_proof::kernels::rowwise::{LONGEST, check_rows, ends, plan_of_length};
 use colex_proof::soak::{draws, takes};
 use colex_proof::sweep::Random;
 use colex_tensor::Arg;
@@ -2050,9 +2051,11 @@ fn long_row(arch: Arch, columns: usize, storage: RowStorage, blocks: i64) {
 
 /// A faster memory makes the second pass of a row worth less, and the wait of a cluster's blocks for each other more: from some rate on,
 /// all rows of a length are in passes, and a slower memory has the cluster. From some rate on, a block has two rows of a layer norm, and
-/// registers and shared memory hold the rows of a softmax together: of `f32` those of more than 64 KiB and at most 512 KiB, of 16 bits those
-/// of more than 32 KiB and at most 256 KiB. Below this rate, groups of threads take the rows of `f32` of more than 256 KiB and at most 512
-/// KiB in turn, and one block keeps all of the rows of 96 to 128 KiB. Teams have the rows of more than 1 MiB, in 16 bits of more than 2 MiB. Other lengths, functions and types have the same plan at any rate.
+/// registers and shared memory hold the rows of a softmax together: of `f32` those of more than 64 KiB and at most 512 KiB, and of more than
+/// 768 KiB and at most 1 MiB; of 16 bits those of more than 32 KiB and at most 256 KiB, of more than 384 KiB and at most 512 KiB, and of more
+/// than 768 KiB and at most 1 MiB. Below this rate, groups of threads take the rows of `f32` of more than 256 KiB and at most 512 KiB in
+/// turn, and one block keeps all of the rows of 96 to 128 KiB. Teams have the other rows of more than 512 KiB, in 16 bits of 512 KiB and
+/// more, where a model finds them faster than passes. Other lengths, functions and types have the same plan at any rate.
 #[test]
 fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
     let usual = Rates::of(Arch::Sm90a);
@@ -2071,11 +2074,31 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
         plan
     };
     let kept = RowStorage::Passes { kept: 8 };
-    // On the H200 all were measured, on the H100 the cluster alone.
-    assert_eq!(
-        on(RowFunction::RmsNorm, Ty::F32, 65536, usual).storage,
-        kept
-    );
+    let of_two = RowStorage::Divided {
+        held: 2,
+        kept: 14,
+        clusters: 132,
+    };
+    for function in [RowFunction::RmsNorm, RowFunction::LayerNorm] {
+        for (ty, columns) in [(Ty::F32, 65536), (Ty::Bf16, 131_072)] {
+            let plan = on(function, ty, columns, usual);
+            assert_eq!((plan.threads, plan.blocks, plan.storage), (512, 2, of_two));
+        }
+    }
+    // An RMSNorm has four groups of threads in a block, in one team if two have no room.
+    for (ty, of_row) in [(Ty::F32, (132, 1)), (Ty::Bf16, (64, 2))] {
+        let plan = on(RowFunction::RmsNorm, ty, 1 << 20, usual);
+        let (blocks, teams) = of_row;
+        let storage = RowStorage::Teams {
+            groups: 4,
+            slots: 4,
+            teams,
+        };
+        assert_eq!(
+            (plan.threads, plan.blocks, plan.storage),
+            (256, blocks, storage)
+        );
+    }
     let in_turn = |clusters| RowStorage::Alternating {
         groups: 2,
         slots: 2,
@@ -2192,6 +2215,17 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
                 65537,
                 131_072,
                 131_076,
+                // 384 KiB of 16 bits and 768 KiB of f32, and the first longer row.
+                196_608,
+                196_616,
+                200_000,
+                262_144,
+                // 768 KiB of 16 bits, and the first longer row.
+                393_216,
+                393_224,
+                400_000,
+                524_288,
+                524_296,
                 1 << 20,
             ] {
                 let problem = RowwiseProblem::new(function, ty, [1 << 10, columns]);
@@ -2215,20 +2249,23 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
                 } else {
                     (1 << 19) - 1
                 };
-                let is_of_teams = !function.is_norm() && row > least;
+                let is_of_teams = !is_norm && row > least;
+                // One block has one row of a layer norm of 16 bits, and the next one on its way.
+                let is_of_next =
+                    is_vectors && is_norm && ty != Ty::F32 && (32769..=65536).contains(&row);
                 let divided = match (function, ty) {
-                    (RowFunction::RmsNorm, Ty::F32) => 49153..=65536,
-                    (RowFunction::LayerNorm, Ty::F32) => 0..=0,
-                    (RowFunction::RmsNorm, _) => 32769..=131_072,
-                    (RowFunction::LayerNorm, _) => 65537..=131_072,
-                    (_, Ty::F32) => 65537..=524_288,
-                    _ => 32769..=262_144,
+                    (RowFunction::RmsNorm, Ty::F32) => &[49153..=262_144][..],
+                    (RowFunction::RmsNorm, _) => &[32769..=262_144],
+                    (RowFunction::LayerNorm, _) => &[65537..=262_144],
+                    (_, Ty::F32) => &[65537..=524_288, 786_433..=1_048_576],
+                    _ => &[32769..=262_144, 393_217..=524_288, 786_433..=1_048_576],
                 };
-                let is_divided = is_vectors && divided.contains(&row);
+                let is_divided = is_vectors && divided.iter().any(|of| of.contains(&row));
                 let is_weighed = is_divided
                     || is_vectors && (is_of_four || is_of_groups || is_of_teams)
                     || is_of_one
                     || is_of_pair
+                    || is_of_next
                     || is_whole;
                 let is_of_slow = is_of_teams || is_whole;
                 let (mut was_again, mut was_ever) = (is_of_slow, false);
@@ -2240,6 +2277,15 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
                     let plan = on(function, ty, columns, rates);
                     let is_again = plan != fastest;
                     assert!(is_weighed || !is_again, "{plan}");
+                    let is_fast = rates.memory() >= 4_000_000;
+                    let is_held = matches!(plan.storage, RowStorage::Divided { .. });
+                    assert_eq!(is_held, is_divided && is_fast, "{plan} at {clock}");
+                    if is_held {
+                        // Any rate from here on has this plan, also where teams had the rows at a lower one.
+                        was_ever = true;
+                        cases += 1;
+                        continue;
+                    }
                     let is_monotonic = if is_of_slow {
                         was_again || !is_again
                     } else {
@@ -2248,12 +2294,12 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
                     assert!(is_monotonic, "{plan} at {clock}");
                     let is_right = match plan.storage {
                         RowStorage::Alternating { .. } => {
-                            is_of_groups && (rates.memory() >= 4_000_000 || row > 1 << 18)
+                            is_of_groups && (is_fast || row > 1 << 18)
                         }
                         RowStorage::Teams { .. } => is_of_teams,
-                        RowStorage::Divided { .. } => is_divided && rates.memory() >= 4_000_000,
+                        _ if is_of_next => plan.rows == 1 && plan.threads == 512,
                         _ if is_norm => plan.rows == 2,
-                        _ if is_whole => plan.threads == 1024 && rates.memory() < 4_000_000,
+                        _ if is_whole => plan.threads == 1024 && !is_fast,
                         _ => plan.storage == kept,
                     };
                     assert!(!is_again || is_right, "{plan}");
@@ -2390,8 +2436,8 @@ fn norms_with_weights_of_any_length_have_shifted_rows() {
     );
 }
 
-/// A layer norm with weights keeps them in shared memory on a fast memory, by 512 threads: up to 32 KiB of a row without a row ahead, and
-/// up to 64 KiB of 16 bits with one.
+/// A layer norm with weights keeps them in shared memory on a fast memory, by 512 threads, up to 32 KiB of a row and without a row ahead.
+/// Longer rows of 16 bits, up to 64 KiB, have the next row on its way, read their weights for each row, and their warps meet once.
 #[test]
 fn a_layer_norm_of_long_rows_keeps_its_weights() {
     for (columns, accesses, ahead, clusters) in [
@@ -2400,12 +2446,14 @@ fn a_layer_norm_of_long_rows_keeps_its_weights() {
         (24576, 6, 1, 132),
         (32768, 8, 1, 132),
     ] {
+        let is_kept = columns == 16384;
         let plan = norm_plan::<bf16>(RowFunction::LayerNorm, [3, columns], false);
         let storage = RowStorage::Ahead {
             rows: ahead,
             clusters,
         };
-        assert!(plan.keeps_weights && !plan.meets_once, "{plan}");
+        let found = (plan.keeps_weights, plan.meets_once);
+        assert_eq!(found, (is_kept, !is_kept), "{plan}");
         assert_eq!(
             (plan.threads, plan.rows, plan.accesses, plan.storage),
             (512, 1, accesses, storage)
@@ -2527,7 +2575,9 @@ fn the_meetings_and_the_rows_of_a_block_are_the_measured_ones() {
                 || matches!(plan.storage, RowStorage::Ahead { .. });
             let is_pair = plan.rows == 2 && plan.operands.ty == Ty::F32;
             let has_registers = (plan.rows == 1 || is_pair) && plan.threads < 1024;
-            let has_two_totals = is_softmax || is_layer_norm && is_held && has_registers;
+            let is_of_teams = matches!(plan.storage, RowStorage::Teams { .. });
+            let has_two_totals =
+                is_softmax || is_of_teams || is_layer_norm && is_held && has_registers;
             assert_eq!(plan.meets_once, has_two_totals && is_once, "{plan}");
         }
     }
@@ -3048,70 +3098,65 @@ fn law_rowwise_kernels_of_many_modes_are_built() {
     println!("law rowwise.modes: {cases} cases");
 }
 
-/// Rows whose lengths are the last ones of a storage and the first ones of the next, by the plans that lengths have by default: of vectors and
-/// of single elements, in both widths, of a function with two reductions and of one with three reads.
+/// Which lengths a law takes: of those below a number of columns, one in as many as stand beside it; all with `COLEX_LAWS=all` or more draws.
+const TAKEN: [(i64, usize); 3] = [(1 << 12, 4), (1 << 15, 12), (2 * LONGEST, 200)];
+
+/// Rows whose lengths are the last ones of a default plan and the first ones of the next, up to 2^20 columns, by the plans that calls have on
+/// the device of each architecture whose rates are known: of vectors and of single elements, in both widths, of every function. Plans of
+/// teams are those of tensors of 64 MiB, for two rows. One length of each storage is among those that a short run takes, and 2^20 columns.
 #[test]
 fn law_rows_at_the_ends_of_each_storage_are_those_of_the_host() {
-    fn lengths(arch: Arch, function: RowFunction, ty: Ty, odd: i64) -> Vec<i64> {
-        let storage = |columns: i64| {
-            let problem = RowwiseProblem::new(function, ty, [2, columns]);
-            let plan = RowwisePlan::fastest(&problem, arch).expect("a plan");
-            (core::mem::discriminant(&plan.storage), plan.blocks)
-        };
-        let all: Vec<i64> = (1..=70_000 / 8).map(|i| 8 * i + odd).collect();
-        let ends = all
-            .windows(2)
-            .filter(|pair| storage(pair[0]) != storage(pair[1]));
-        ends.flatten().copied().collect()
-    }
-    fn check<T: GemmElement>(arch: Arch, function: RowFunction, columns: usize) {
-        let device = simulator(arch, columns as u64);
-        let number = |i: usize| T::from_f64((i * 7919 % 613) as f64 / 100.0 - 3.0);
-        let x: Vec<T> = (0..2 * columns).map(number).collect();
-        let from = device.upload(&x).expect("memory");
-        let mut to = device.poisoned::<T>(2 * columns).expect("memory");
-        {
-            let (x, y) = (from.view((2, columns)), to.view_mut((2, columns)));
-            let (x, y) = (x.expect("a view"), y.expect("a view"));
-            let call = Rowwise::new(function, &x, &y);
-            call.run().expect("it runs");
-        }
-        let found = to.download().expect("elements");
-        for (x, found) in x.chunks(columns).zip(found.chunks(columns)) {
-            let wide: Vec<f64> = x.iter().map(|x| x.to_f64()).collect();
-            let want = reference::row(function, &wide, None, None, 1e-5);
-            let largest = want.iter().fold(0.0, |most: f64, y| most.max(y.abs()));
-            // Twice half a unit of the type's digits, and the sums of f32.
-            let bound = largest * (if T::BYTES == 2 { 2f64.powi(-8) } else { 4e-6 });
-            for (place, (want, found)) in want.iter().zip(found).enumerate() {
-                let apart = (want - found.to_f64()).abs();
-                assert!(
-                    apart <= bound,
-                    "{arch}, {function} {} of {columns}, {place}: {found:?}, not {want}",
-                    T::TY
-                );
-            }
-        }
-    }
-    let mut cases = 0;
-    for (arch, function) in [
-        (Arch::Sm90a, RowFunction::Softmax),
-        (Arch::Sm90a, RowFunction::LayerNorm),
-        (Arch::Sm80, RowFunction::RmsNorm),
+    let is_all = std::env::var("COLEX_LAWS").as_deref() == Ok("all");
+    let (mut cases, mut lengths) = (0, 0);
+    let mut storages = Vec::new();
+    for (arch, functions) in [
+        (Arch::Sm90a, &RowFunction::ALL[..]),
+        (Arch::Sm80, &[RowFunction::RmsNorm, RowFunction::Softmax]),
     ] {
-        for odd in [0, 1] {
-            for columns in lengths(arch, function, Ty::F32, odd) {
-                check::<f32>(arch, function, columns as usize);
-                cases += 1;
-            }
-            for columns in lengths(arch, function, Ty::Bf16, odd) {
-                check::<bf16>(arch, function, columns as usize);
-                cases += 1;
+        for function in functions {
+            for (ty, check) in [
+                (
+                    Ty::F32,
+                    check_rows::<f32> as fn(&Device, RowFunction, _, _) -> _,
+                ),
+                (Ty::Bf16, check_rows::<bf16>),
+            ] {
+                for odd in [0, 1] {
+                    let on = (arch, Rates::of(arch));
+                    let mut all = ends(on, *function, ty, odd).expect("plans");
+                    all.push(LONGEST + odd);
+                    for columns in all {
+                        lengths += 1;
+                        let plan = plan_of_length(on, *function, ty, columns).expect("a plan");
+                        let storage = core::mem::discriminant(&plan.storage);
+                        let is_new = arch == Arch::Sm90a && !storages.contains(&storage);
+                        let of = TAKEN.iter().find(|(end, _)| columns < *end);
+                        let (_, one_of) = of.expect("a length");
+                        let is_longest = columns == LONGEST && *function == RowFunction::LogSoftmax;
+                        let is_wanted = is_all || is_new || arch == Arch::Sm90a && is_longest;
+                        if !is_wanted && !takes(*one_of, lengths) {
+                            continue;
+                        }
+                        let device = simulator(arch, columns as u64);
+                        let shape = [2, columns as usize];
+                        if let Err(why) = check(&device, *function, shape, Some(plan)) {
+                            panic!("{arch}, {why}");
+                        }
+                        if is_new {
+                            storages.push(storage);
+                        }
+                        cases += 1;
+                    }
+                }
             }
         }
     }
-    println!("law rowwise.ends: {cases} lengths");
-    assert!(cases > 12, "{cases} lengths");
+    println!(
+        "law rowwise.ends: {cases} of {lengths} lengths, {} storages",
+        storages.len()
+    );
+    // Registers, ahead, shifted, staged, divided, teams and passes; the others are the default of no contiguous rows on an H200.
+    assert_eq!(storages.len(), 7, "{cases} lengths");
 }
 
 /// The columns of one matrix are tensors that share no element, though their bytes overlap.
