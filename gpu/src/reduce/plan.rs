@@ -134,26 +134,39 @@ struct NarrowColumns {
     cluster: i64,
 }
 
-/// The most vectors in a row of few columns. Rows of 8 and of 512 vectors were measured.
+/// The most vectors in a row of few columns, and of few columns of sums. Rows of 8 and of 512 vectors were measured, of sums also of 125.
 const TALL_VECTORS: i64 = 127;
+const FEW_VECTORS: i64 = 16;
 
 /// The blocks of 128 threads of which two run at once on a multiprocessor.
 const HALF_BLOCKS: i64 = BLOCKS / 2;
 
 /// The plans measured fastest for such tensors on an H200, as fractions of a copy (gpu/PERFORMANCE.md). The model knows neither the
 /// time in which a block that ends leaves its multiprocessor without loads, nor that threads wait while they combine results.
-const NARROW_COLUMNS: [NarrowColumns; 6] = [
+const NARROW_COLUMNS: [NarrowColumns; 7] = [
     // Sums of 64 columns in clusters of two: 256 parts at 0.890, 0.916 and 0.912 of a copy in three runs, and 264 parts, of which some have a
     // turn less, at 0.871, 0.894 and 0.888.
     NarrowColumns {
         suits: |function| function.is_sum(),
-        vectors: TALL_VECTORS,
+        vectors: FEW_VECTORS,
         threads: SHARING_THREADS,
         along: 8,
         accesses: 8,
         prefetches: true,
         blocks: HALF_BLOCKS,
         cluster: 2,
+    },
+    // Sums of 1000 columns, whose rows begin between sectors: 512 bytes of a row by each block in clusters of eight at 0.859 and 0.857, and
+    // 128 bytes in clusters of two at 0.814 and 0.809. Blocks of whole rows were at 0.76 at most.
+    NarrowColumns {
+        suits: |function| function.is_sum(),
+        vectors: TALL_VECTORS,
+        threads: SHARING_THREADS,
+        along: 32,
+        accesses: 8,
+        prefetches: true,
+        blocks: HALF_BLOCKS,
+        cluster: 8,
     },
     // Sums of 4096 columns: 0.946 of 64 MiB and 1.015 of 256 MiB in clusters of four; 0.955 and 1.017 by 64 threads, twice the blocks and
     // clusters of eight; 0.915 and 1.039 without clusters.
@@ -391,7 +404,7 @@ impl ReducePlan {
     }
 
     /// Returns the plan of a call on a device of this architecture: that of [`fastest`](ReducePlan::fastest), in clusters where these were
-    /// measured to be faster: sums and maxima of columns of 16 bits, from 64 MiB on.
+    /// measured to be faster: sums and maxima of columns of 16 bits, from 48 MiB on.
     ///
     /// ```
     /// use colex_atom::{Arch, Ty};

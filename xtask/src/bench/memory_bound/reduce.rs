@@ -714,7 +714,28 @@ const OF_MANY_COLUMNS: [Columns; 12] = [
     (16, [8, 8], 16, false, 1),
 ];
 
+/// Of 17 to 127 vectors in a row: 512 bytes of a row by each block, or other parts of it.
+const OF_SHORT_ROWS: [Columns; 6] = [
+    (64, [4, 32], 8, true, 0),
+    (64, [4, 32], 16, false, 0),
+    (66, [4, 64], 8, true, 0),
+    (132, [2, 64], 8, true, 0),
+    (264, [2, 128], 8, true, 0),
+    (33, [8, 16], 8, true, 0),
+];
+
 /// Plans like these, which are measured in clusters of 2, 4 and 8.
+const SHORT_ROWS_IN_CLUSTERS: [Columns; 7] = [
+    (64, [4, 32], 8, true, 0),
+    (64, [4, 32], 16, false, 0),
+    (128, [2, 32], 8, true, 0),
+    (128, [2, 64], 8, true, 0),
+    (64, [4, 16], 8, true, 0),
+    (32, [8, 16], 8, true, 0),
+    (16, [16, 8], 8, true, 0),
+];
+
+/// Plans of few and of many columns, which are measured in clusters of 2, 4 and 8.
 const FEW_IN_CLUSTERS: [Columns; 8] = [
     (128, [16, 8], 8, true, 0),
     (256, [16, 8], 8, true, 0),
@@ -738,10 +759,10 @@ const MANY_IN_CLUSTERS: [Columns; 8] = [
 
 /// Plans of columns of elements of 16 bits whose blocks share results, in clusters and not.
 fn of_shared_columns(plan: &ReducePlan, problem: &ReduceProblem) -> Vec<(String, ReducePlan)> {
-    let (alone, shared) = if problem.results() < 128 * plan.vector {
-        (&OF_FEW_COLUMNS[..], FEW_IN_CLUSTERS)
-    } else {
-        (&OF_MANY_COLUMNS[..], MANY_IN_CLUSTERS)
+    let (alone, shared) = match problem.results() / plan.vector {
+        ..=16 => (&OF_FEW_COLUMNS[..], &FEW_IN_CLUSTERS[..]),
+        17..=127 => (&OF_SHORT_ROWS[..], &SHORT_ROWS_IN_CLUSTERS[..]),
+        _ => (&OF_MANY_COLUMNS[..], &MANY_IN_CLUSTERS[..]),
     };
     let of = |&(parts, [across, along], accesses, prefetches, min_blocks): &Columns| ReducePlan {
         rows: 1,
