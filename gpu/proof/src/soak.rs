@@ -31,6 +31,11 @@ pub fn takes(step: usize, index: usize) -> bool {
     takes_with(std::env::var(FACTOR).ok().as_deref(), step, index)
 }
 
+/// Returns whether laws take every case of their enumerations: [`FACTOR`] holds a number above 1.
+pub fn takes_all() -> bool {
+    draws(1) > 1
+}
+
 /// Returns a number made of what cases have in common, such as a type or an architecture: a law that adds it to the numbers that
 /// [`takes`] is asked for takes other cases of each.
 ///

@@ -474,8 +474,10 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     }
 
     /// Keeps the bits of a row of C the same for every M and every place of the row, for an A whose rows are contiguous
-    /// along K and have the same stride. The plan then divides K as it would for 64 rows, and the GEMV kernel is not taken, so that
-    /// few rows may take longer. [`prepare_with`](Gemm::prepare_with) takes plans that divide K in this way, and refuses others.
+    /// along K and have the same stride. All plans then divide K in one way for an N and a K: of the divisions that have a plan for 1, 64,
+    /// 256, 1024 and 4096 rows, the one that costs the least where it costs the most, by the model of time. The GEMV kernel is not taken.
+    /// So a product may take longer than without it. [`prepare_with`](Gemm::prepare_with) takes plans that divide K in this way, and refuses
+    /// others.
     ///
     /// ```
     /// use colex_gpu::{Device, Gemm};

@@ -169,11 +169,12 @@ pub struct GemmPlan {
     pub tile: [i64; 3],
     /// The columns of C that a tile has, where one kernel serves several widths (Hopper): a multiple of 16, above half of `tile[1]` and at
     /// most `tile[1]`, which is then a multiple of 16 too. Up to 128 columns, with one block along M in a cluster and A and B of no `i8`,
-    /// multiples of 8 do. Plans that differ in this number alone have one kernel with a main loop for each
-    /// width, and each launch gives it the number. 0 stands for a kernel of one width, whose tiles have `tile[1]` columns. A kernel of
-    /// several widths computes one product, which it neither adds to C nor gives to an epilogue. It takes K whole, or in parts that
-    /// [the block that comes last](Division::SplitKFixup) adds. The rows of B (of A, if the plan swaps them) are contiguous along K. TMA loads A and B and stores C, but for up to 56 columns of 16 bits or 24 of 32 bits at the
-    /// end of a tile, which threads store. Blocks along M of its clusters are at most 2.
+    /// multiples of 8 do. With an epilogue of the caller, these are whole parts in which TMA stores C. Plans that differ in this number
+    /// alone have one kernel with a main loop for each width, and each launch gives it the number. 0 stands for a kernel of one width,
+    /// whose tiles have `tile[1]` columns. A kernel of several widths computes one product, which it does not add to C. It takes K whole,
+    /// or in parts that [the block that comes last](Division::SplitKFixup) adds. The rows of B (of A, if the plan swaps them) are
+    /// contiguous along K. TMA loads A and B and stores C, but for up to 56 columns of 16 bits or 24 of 32 bits at the end of a tile, which
+    /// threads store. Blocks along M of its clusters are at most 2.
     pub columns: i64,
     /// The number of pipeline stages: 2 for SIMT and Volta, 2 to 64 for Ampere and Hopper, 1 for GEMV.
     pub stages: i64,

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use colex_atom::{Arch, Ty};
 use colex_gpu::attention::{Attention, AttentionMethod, AttentionPlan};
-use colex_gpu::cuda::RawStream;
 use colex_gpu::cuda::cudarc::driver::{CudaContext, CudaStream, result, sys};
+use colex_gpu::cuda::{BorrowedSlice, RawStream};
 use colex_gpu::ir::{Kernel, KernelBuilder, Special, Type};
 use colex_gpu::kernels::gemm::{Autotune, Division, Epilogue, GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{
@@ -579,6 +579,39 @@ fn products_in_parts_are_captured_without_parts() {
     println!("law products_in_parts_are_captured_without_parts: {cases} cases");
 }
 
+/// A device keeps the memory for parts of K of eight streams. The ninth takes the place of another, whose next call allocates again.
+#[test]
+fn a_ninth_stream_takes_the_place_of_another_for_parts_of_k() {
+    let act = || {
+        let device = on_cudarc();
+        let problem = GemmProblem::new(64, 64, 8192);
+        let streams: Vec<_> = (0..9).map(|_| device.on_new_stream().unwrap()).collect();
+        let buffers: Vec<_> = (streams.iter())
+            .map(|stream| [(); 3].map(|()| buffer::<bf16>(stream)))
+            .collect();
+        let round = |count: usize| {
+            let (mut allocated, mut freed) = (0, 0);
+            for (stream, [a, b, c]) in streams.iter().zip(&buffers).take(count) {
+                let product = on(problem, [a, b], c).unwrap();
+                let counts = counted(stream, || product.run()).unwrap();
+                allocated += counts.get("cuMemAlloc_v2").unwrap_or(&0);
+                freed += counts.get("cuMemFree_v2").unwrap_or(&0);
+            }
+            [allocated, freed]
+        };
+        let prepared = on(problem, [&buffers[0][0], &buffers[0][1]], &buffers[0][2]);
+        let prepared = prepared.unwrap().prepare().unwrap();
+        let bytes = prepared.plan().map_or(0, |plan| plan.workspace(&problem));
+        assert!(bytes > 0, "{prepared}");
+        let [first, again, with_ninth] = [8, 8, 9].map(round);
+        let [allocated, freed] = round(9);
+        assert!(allocated > 0 && allocated == freed, "{allocated}, {freed}");
+        format!("{first:?} {again:?} {with_ninth:?}")
+    };
+    let name = "calls::a_ninth_stream_takes_the_place_of_another_for_parts_of_k";
+    assert_eq!(said(name, "whole", act), "[8, 0] [0, 0] [1, 1]");
+}
+
 /// The kernels of a product may begin early if the plan says so, and not otherwise.
 #[test]
 fn kernels_of_a_product_may_begin_early() {
@@ -1016,36 +1049,56 @@ fn other_addresses_and_sizes_make_no_kernel() {
 
 /// The calls of the driver that assemble or load a kernel.
 pub(super) fn loads(counts: &Counts) -> u64 {
-    let is_load = |name: &str| name.starts_with("cuLink") || name.starts_with("cuModule");
+    let is_load = |name: &str| {
+        name.starts_with("cuLink") || name.starts_with("cuModule") && name != "cuModuleUnload"
+    };
     let loads = counts.iter().filter(|(name, _)| is_load(name));
     loads.map(|(_, count)| count).sum()
 }
 
-/// Numbers of rows of each kind: the first ones, powers of two and their neighbours, and drawn ones.
+/// Numbers of rows of each kind: the first ones, powers of two and their neighbours, and drawn ones, evenly and by their logarithms.
 fn numbers_of_rows(most: i64) -> Vec<i64> {
     let powers = (0..21).map(|log| 1 << log);
     let near = powers.flat_map(|n: i64| [n - 1, n, n + 1, n + n / 2, n + 8, 3 * n + 4]);
     let drawn = (1..40).map(|i: i64| i * i * 7919 % most);
-    let all = (1..20).chain(near).chain(drawn);
+    let by_logarithm = (1..40).map(|i: i64| {
+        let part = (i * i * 7919 % 1009) as f64 / 1009.0;
+        (most as f64).powf(part).round() as i64
+    });
+    let all = (1..20).chain(near).chain(drawn).chain(by_logarithm);
     all.filter(|rows| (1..=most).contains(rows)).collect()
+}
+
+/// The rows of the largest products of the law.
+const MOST_ROWS: i64 = 16384;
+
+/// Whether a product takes memory besides its matrices and parts of K, of which the fake driver gives a mebibyte at most.
+#[derive(Clone, Copy, PartialEq)]
+enum Needs {
+    Nothing,
+    /// Packed matrices, or the high and low parts of both.
+    Copies,
+}
+
+/// Memory that the fake driver does not know, of any length: the `number`-th of some that do not overlap.
+fn far<T: Element>(device: &'static Device, number: u64) -> &'static mut BorrowedSlice<'static, T> {
+    let elements = (1 << 38) / T::BYTES;
+    // SAFETY: the fake driver follows no address.
+    let slice = unsafe { device.borrow_raw_mut::<T>((1 + number) << 40, elements) };
+    Box::leak(Box::new(slice.unwrap()))
 }
 
 /// Runs a product of each number of rows after the kernels of one of them were loaded, and returns how many ran, or says which one
 /// loaded another kernel.
 fn loads_nothing_more<T: GemmElement, C: GemmElement>(
-    device: &Device,
-    problem: GemmProblem,
-    change: impl Fn(Gemm<'static, T, C>) -> Gemm<'static, T, C>,
+    device: &'static Device,
+    (problem, needs): (GemmProblem, Needs),
+    change: impl Fn(Gemm<'static, T, C>, i64) -> Gemm<'static, T, C>,
 ) -> usize {
-    let (a, b, c) = (
-        buffer::<T>(device),
-        buffer::<T>(device),
-        buffer::<C>(device),
-    );
-    let [a, b] = [a, b].map(|buffer| &*Box::leak(Box::new(buffer)));
+    let (a, b) = (&*far::<T>(device, 0), &*far::<T>(device, 1));
     let of_rows = |m: i64| {
         let problem = GemmProblem { m, ..problem };
-        change(on(problem, [a, b], &c).unwrap())
+        change(problem.on(a, b, far::<C>(device, 2)).unwrap(), m)
     };
     let first = counted(device, || {
         let loaded = of_rows(problem.m).load_plans()?;
@@ -1053,8 +1106,10 @@ fn loads_nothing_more<T: GemmElement, C: GemmElement>(
         Ok(())
     });
     assert!(loads(&first.unwrap()) > 0, "{problem}");
-    // A packed matrix, and one of high and low parts, takes a mebibyte at most.
-    let most = (1 << 18) / T::BYTES as i64 / problem.k.max(problem.n);
+    let most = match needs {
+        Needs::Nothing => MOST_ROWS,
+        Needs::Copies => (1 << 18) / T::BYTES as i64 / problem.k.max(problem.n),
+    };
     let rows = numbers_of_rows(most);
     for m in &rows {
         let mut said = String::new();
@@ -1065,7 +1120,11 @@ fn loads_nothing_more<T: GemmElement, C: GemmElement>(
             Ok(())
         };
         let counts = counted(device, run).unwrap();
-        assert_eq!(loads(&counts), 0, "{m} rows of {problem}: {said}");
+        assert_eq!(
+            loads(&counts),
+            0,
+            "{m} rows of {problem}: {said}: {counts:?}"
+        );
     }
     rows.len()
 }
@@ -1075,26 +1134,49 @@ fn loads_nothing_more<T: GemmElement, C: GemmElement>(
 #[test]
 fn law_after_load_plans_no_number_of_rows_loads_a_kernel() {
     let act = || {
-        let device = device();
+        use Needs::{Copies, Nothing};
+        let device: &'static Device = Box::leak(Box::new(device()));
         let plain = GemmProblem::new(64, 96, 64);
-        let mut cases = loads_nothing_more::<bf16, bf16>(&device, plain, |gemm| gemm);
+        let mut cases = loads_nothing_more::<bf16, bf16>(device, (plain, Nothing), |gemm, _| gemm);
+        let large = GemmProblem::new(64, 4096, 1024);
+        cases += loads_nothing_more::<f16, f16>(device, (large, Nothing), |gemm, _| gemm);
         let long = GemmProblem::new(3, 16, 8192);
-        cases += loads_nothing_more::<bf16, f32>(&device, long, |gemm| gemm);
+        cases += loads_nothing_more::<bf16, f32>(device, (long, Nothing), |gemm, _| gemm);
         let odd = GemmProblem::new(100, 33, 127);
-        cases += loads_nothing_more::<bf16, bf16>(&device, odd, |gemm| gemm);
+        cases += loads_nothing_more::<bf16, bf16>(device, (odd, Copies), |gemm, _| gemm);
         let first = GemmProblem::new(100, 40, 72)
             .major(Operand::A, Major::First)
             .major(Operand::C, Major::First);
-        cases += loads_nothing_more::<f16, f16>(&device, first, |gemm| gemm);
-        cases += loads_nothing_more::<f32, f32>(&device, plain.beta(0.5), |gemm| {
-            gemm.compute(Compute::Tf32)
-        });
+        cases += loads_nothing_more::<f16, f16>(device, (first, Copies), |gemm, _| gemm);
+        let of_tf32 = (plain.beta(0.5), Nothing);
+        cases +=
+            loads_nothing_more::<f32, f32>(device, of_tf32, |gemm, _| gemm.compute(Compute::Tf32));
         let bytes = GemmProblem::new(1, 64, 256);
-        cases += loads_nothing_more::<i8, i32>(&device, bytes, |gemm| gemm);
-        cases += loads_nothing_more::<f16, f32>(&device, long, Gemm::batch_invariant);
-        cases += loads_nothing_more::<f32, f32>(&device, odd, |gemm| gemm.compute(Compute::Tf32x3));
+        cases += loads_nothing_more::<i8, i32>(device, (bytes, Nothing), |gemm, _| gemm);
+        cases += loads_nothing_more::<f16, f32>(device, (long, Nothing), |gemm, _| {
+            gemm.batch_invariant()
+        });
+        cases += loads_nothing_more::<f32, f32>(device, (odd, Copies), |gemm, _| {
+            gemm.compute(Compute::Tf32x3)
+        });
         let zero = GemmProblem::new(64, 96, 0).beta(2.0);
-        cases += loads_nothing_more::<bf16, f32>(&device, zero, |gemm| gemm);
+        cases += loads_nothing_more::<bf16, f32>(device, (zero, Nothing), |gemm, _| gemm);
+        // A bias and a residual: tensors of one row, and as large as C.
+        let sum = Epilogue::new(Ty::F32, |e| {
+            let [bias, residual] = ["bias", "residual"].map(|name| e.tensor(name, Ty::Bf16));
+            let sum = e.accumulator() + bias.to(Ty::F32) + residual.to(Ty::F32);
+            sum.to(Ty::Bf16)
+        });
+        let sum: &'static Epilogue = Box::leak(Box::new(sum.unwrap()));
+        let (bias, residual) = (&*far::<bf16>(device, 3), &*far::<bf16>(device, 4));
+        let few = GemmProblem::new(8, 1024, 4096);
+        cases += loads_nothing_more::<bf16, bf16>(device, (few, Nothing), |gemm, m| {
+            let extents = [m, few.n];
+            let bias = View::strided(bias, &extents, &[0, 1]).unwrap();
+            let residual = View::strided(residual, &extents, &[few.n, 1]).unwrap();
+            let gemm = gemm.epilogue(sum).tensor("bias", &bias);
+            gemm.tensor("residual", &residual)
+        });
         format!("law load_plans: {cases} cases")
     };
     let name = "calls::law_after_load_plans_no_number_of_rows_loads_a_kernel";

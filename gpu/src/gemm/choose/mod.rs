@@ -16,8 +16,8 @@ use crate::gemm::operand::transposed::WARPS;
 use crate::gemm::plan::{Division, GemmPlan, LEAST_STEPS, MOST_UNDIVIDED, Operands};
 use crate::gemm::prepared::Wish;
 use crate::gemm::sm90::{
-    BESIDE_TILES, KEPT, MOST_SHARES, MOST_SPLIT, MOST_STEPS, beside, clusters_at_once, most_beside,
-    tile_bytes,
+    BESIDE_TILES, KEPT, MOST_SHARES, MOST_SPLIT, MOST_STEPS, along_k, beside, clusters_at_once,
+    most_beside, tile_bytes,
 };
 use crate::kernels::{EpilogueWork, GemmProblem, Major};
 use crate::method::GemmMethod;
@@ -147,9 +147,11 @@ impl GemmPlan {
     /// let operands = Operands { ab: Ty::Bf16, c: Ty::Bf16, majors, vectors: [8; 3], beta: false, gated: false };
     /// let plans = GemmPlan::candidates_of_one_with_epilogue(operands, Arch::Sm90a);
     /// let columns = plans.iter().map(|plan| plan.columns).filter(|columns| *columns != 0);
-    /// let wide = [256, 224, 192, 160, 128, 96, 192, 160, 128];
+    /// let wide = [256, 224, 192, 160];
+    /// let of_192_rows = [192, 176, 160, 144, 128, 112];
+    /// let by_16 = [240, 208, 176, 144];
     /// let in_turn = [192, 176, 160, 144, 128, 112];
-    /// assert_eq!(columns.collect::<Vec<i64>>(), [&wide[..], &in_turn, &in_turn].concat());
+    /// assert_eq!(columns.collect::<Vec<i64>>(), [&wide[..], &of_192_rows, &in_turn, &in_turn, &by_16].concat());
     /// ```
     pub fn candidates_of_one_with_epilogue(operands: Operands, arch: Arch) -> Vec<GemmPlan> {
         GemmPlan::listed(operands, arch, ListKind::OneWithEpilogue)
@@ -1110,7 +1112,15 @@ impl GemmPlan {
     /// Whether the choice may fall on the plan.
     fn may_be_chosen(&self, problem: &GemmProblem) -> bool {
         let is_in_place = !(self.swap && problem.keeps_sides);
-        is_in_place && self.has_whole_lines(problem) && self.has_few_rows(problem)
+        let suits = self.has_whole_lines(problem) && self.has_few_rows(problem);
+        is_in_place && suits && self.has_long_steps(problem)
+    }
+
+    /// Whether the steps along K are as long as a long K is worth. Threads that load rows of any alignment in steps of 16 took 1.15 to 1.36
+    /// times as long on an H200 as in steps of 64, for 27x10440x1922, 25x5447x854 and 430x2329x444. A K of 204 is faster in short steps.
+    fn has_long_steps(&self, problem: &GemmProblem) -> bool {
+        let is_short = self.tile[2] < along_k(self.operands.ab, 64);
+        !(self.gather && is_short && problem.k > along_k(self.operands.ab, 256))
     }
 
     /// Whether the rows of a problem are as few as the GEMV kernel is for, which reads B once for each.
@@ -2145,10 +2155,11 @@ mod tests {
     }
 
     /// A choice among the plans of a product whose candidates are known takes less than 20 us: the least of some times, since
-    /// other programs run. Without optimisation it takes several times as long.
+    /// other programs run. With the checks of a build for tests it may take 100. One of a batch-invariant product costs all plans for five
+    /// numbers of rows, and the times with packed matrices and without are two choices.
     #[test]
     fn a_choice_takes_less_than_20_microseconds() {
-        let most = if cfg!(debug_assertions) { 400.0 } else { 20.0 };
+        let most = if cfg!(debug_assertions) { 100.0 } else { 20.0 };
         let mut draw = drawing(200);
         let mut shapes = vec![[64, 4096, 4096], [512, 512, 16384], [3000, 3000, 3000]];
         shapes.extend((0..197).map(|_| {
@@ -2157,7 +2168,7 @@ mod tests {
                 8 * (1 + draw(1 << bits) as i64)
             })
         }));
-        let least = |work: &dyn Fn() -> GemmPlan, known: GemmPlan| {
+        fn least<T: PartialEq + fmt::Debug>(work: &dyn Fn() -> T, known: T) -> f64 {
             let times = (0..10).map(|_| {
                 let begin = std::time::Instant::now();
                 for _ in 0..10 {
@@ -2166,8 +2177,8 @@ mod tests {
                 begin.elapsed().as_secs_f64() * 1e6 / 10.0
             });
             times.fold(f64::MAX, f64::min)
-        };
-        let mut times = Vec::new();
+        }
+        let (mut times, mut others) = (Vec::new(), Vec::new());
         for (number, [m, n, k]) in shapes.into_iter().enumerate() {
             let (problem, operands) = aligned(m, n, k);
             // Every other product has a bias and a residual.
@@ -2189,6 +2200,16 @@ mod tests {
             };
             let known = fast();
             times.push((least(&fast, known), least(&all, known), [m, n, k]));
+            if number % 10 == 0 {
+                let invariant = || choose_invariant(&problem, operands, Arch::Sm90a, h200());
+                // No tensor map describes rows of such alignments.
+                let odd = Operands {
+                    vectors: [1, 1, 8],
+                    ..operands
+                };
+                let packed = || packing(&problem, odd, Arch::Sm90a, h200());
+                others.push([least(&invariant, invariant()), least(&packed, packed())]);
+            }
         }
         let middle = |mut found: Vec<f64>| {
             found.sort_by(f64::total_cmp);
@@ -2208,6 +2229,19 @@ mod tests {
             worst.2
         );
         assert!(worst.0 < most, "{:?}: {:.1} us", worst.2, worst.0);
+        for (number, what, most) in [
+            (0, "of a batch-invariant product", 10.0 * most),
+            (1, "with packed matrices and without", 3.0 * most),
+        ] {
+            let of_others: Vec<f64> = others.iter().map(|times| times[number]).collect();
+            let worst = of_others.iter().copied().fold(0.0, f64::max);
+            let count = of_others.len();
+            let middle = middle(of_others);
+            println!(
+                "a choice {what} takes {middle:.1} us in the middle of {count} products; at most {worst:.1}"
+            );
+            assert!(worst < most, "{what}: {worst:.1} us");
+        }
     }
 
     /// The products that earlier models missed, with what was measured for them on an H200.
@@ -2425,9 +2459,11 @@ mod tests {
         whole.to_string()
     }
 
-    /// The regret of the choice on recorded times: 91 drawn products, each measured with every plan of the list on an H200
+    /// The regret of the choice on recorded times: 91 drawn products, each measured with every plan of the list of its day on an H200
     /// (`bench/regret.json`). The time of the plan that the model says is the fastest of those that were measured, over that of the fastest,
-    /// is at most 1.05 on average and 1.15 at the 95th percentile. No constant of the model was fitted to these times.
+    /// is at most 1.05 on average and 1.15 at the 95th percentile. No constant of the model was fitted to these times. Rows that came into
+    /// the list later were not measured: where the choice is one of them, the next plan that was measured stands for it, and such products
+    /// are counted.
     #[test]
     fn law_the_choice_is_near_the_fastest_measured_plan() {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/bench/regret.json");
@@ -2436,21 +2472,12 @@ mod tests {
         let list = |value: &serde_json::Value| value.as_array().expect("a list").clone();
         let names = list(&record["plans"]);
         let (mut regrets, mut unknown, mut packed) = (Vec::new(), 0, 0);
+        // Those of the choices themselves.
+        let mut own = Vec::new();
         for shape in list(&record["shapes"]) {
             let number = |i: usize| shape[i].as_i64().expect("an extent");
             let [m, n, k] = [0, 1, 2].map(number);
-            let problem = GemmProblem {
-                alone: true,
-                ..GemmProblem::new(m, n, k)
-            };
-            let operands = Operands {
-                ab: Ty::Bf16,
-                c: Ty::Bf16,
-                majors: [Major::Second; 3],
-                vectors: [k, k, n].map(|pitch| vector(2, 0, pitch)),
-                beta: false,
-                gated: false,
-            };
+            let (problem, operands) = row_major(m, n, k);
             if packing(&problem, operands, Arch::Sm90a, h200()).is_faster() {
                 packed += 1;
                 continue;
@@ -2465,32 +2492,121 @@ mod tests {
                 })
                 .collect();
             let best = times.iter().map(|(_, us)| *us).fold(f64::MAX, f64::min);
-            // Rows that came into the list later were not measured.
             let plans = ranked(&problem, operands, Arch::Sm90a, h200());
-            let chosen = plans.iter().find_map(|(_, plan)| {
+            let chosen = plans.iter().enumerate().find_map(|(place, (_, plan))| {
                 let name = named(&problem, plan);
-                times.iter().find(|(known, _)| *known == name)
+                let (_, us) = times.iter().find(|(known, _)| *known == name)?;
+                Some((place, us / best))
             });
             match chosen {
-                Some((_, us)) => regrets.push(us / best),
+                Some((place, regret)) => {
+                    regrets.push(regret);
+                    own.extend((place == 0).then_some(regret));
+                }
                 None => unknown += 1,
             }
         }
+        let replaced = regrets.len() - own.len();
+        let (mean, tail) = mean_and_tail(&mut regrets);
+        let (mean_of_own, tail_of_own) = mean_and_tail(&mut own);
+        println!(
+            "law choose.regret: {} cases: {mean:.3} on average, {tail:.3} at the 95th percentile; {replaced} of them of the next measured \
+             plan in the place of the choice, and without them {mean_of_own:.3} and {tail_of_own:.3}; {unknown} without a measured plan, \
+             {packed} packed",
+            regrets.len()
+        );
         assert!(
             unknown + packed <= 20,
             "{unknown} of plans that were not measured, {packed} packed"
         );
-        regrets.sort_by(f64::total_cmp);
-        let mean = regrets.iter().sum::<f64>() / regrets.len() as f64;
-        let tail = regrets[regrets.len() * 95 / 100];
+        assert!(replaced <= 5, "{replaced} choices were not measured");
+        assert!(mean <= 1.05 && tail <= 1.15, "{mean:.3}, {tail:.3}");
         assert!(
-            mean <= 1.05 && tail <= 1.15,
-            "{mean:.3} on average, {tail:.3} at the 95th percentile"
+            mean_of_own <= 1.05 && tail_of_own <= 1.15,
+            "{mean_of_own:.3}, {tail_of_own:.3}"
         );
+    }
+
+    /// The mean of some numbers, and the one at the 95th percentile.
+    fn mean_and_tail(numbers: &mut [f64]) -> (f64, f64) {
+        numbers.sort_by(f64::total_cmp);
+        let mean = numbers.iter().sum::<f64>() / numbers.len() as f64;
+        (mean, numbers[numbers.len() * 95 / 100])
+    }
+
+    /// One product of row-major matrices of bf16 whose rows lie behind each other.
+    fn row_major(m: i64, n: i64, k: i64) -> (GemmProblem, Operands) {
+        let (problem, operands) = aligned(m, n, k);
+        let vectors = [k, k, n].map(|pitch| vector(2, 0, pitch));
+        (
+            GemmProblem {
+                alone: true,
+                ..problem
+            },
+            Operands {
+                vectors,
+                ..operands
+            },
+        )
+    }
+
+    /// The regret of the choice on the sweep of the book: 1000 drawn products on an H200, each by the default plan of its day and by the
+    /// plan that `Gemm::autotune` measured as the fastest (`bench/sweep.jsonl`). Where the choice is one of the two, its time over the less of
+    /// both is at most 1.05 on average and 1.15 at the 95th percentile. Products with another choice have no time of it, and are counted: a
+    /// change of the model or of the list that moves many of them needs another sweep.
+    #[test]
+    fn law_the_choice_is_near_the_measured_plans_of_the_sweep() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/bench/sweep.jsonl");
+        let text = std::fs::read_to_string(file).expect("the record is in the repository");
+        let (mut regrets, mut others) = (Vec::new(), Vec::new());
+        for line in text.lines() {
+            let record: serde_json::Value = serde_json::from_str(line).expect("a line is JSON");
+            // The first line is about the run, and some products were measured again.
+            let (Some(ours), None) = (record["ours"].as_array(), record.get("again")) else {
+                continue;
+            };
+            let [m, n, k] = ["m", "n", "k"].map(|of| record[of].as_i64().expect("an extent"));
+            let (problem, operands) = row_major(m, n, k);
+            let packs = packing(&problem, operands, Arch::Sm90a, h200()).is_faster();
+            let (problem, operands) = if packs {
+                let (_, mapped) = aligned(m, n, k);
+                let up = |extent: i64| Some((extent + 7) / 8 * 8);
+                let leading = [up(k), up(k), problem.leading[2]];
+                let vectors = [8, 8, operands.vectors[2]];
+                (
+                    GemmProblem { leading, ..problem },
+                    Operands { vectors, ..mapped },
+                )
+            } else {
+                (problem, operands)
+            };
+            let chosen = choose(&problem, operands, Arch::Sm90a, h200()).to_string();
+            let measured: Vec<(bool, &str, f64)> = ours
+                .iter()
+                .map(|one| {
+                    let steps = one["plan"].as_str().expect("the steps of a call");
+                    let plan = steps.rsplit("; ").next().unwrap_or(steps);
+                    let us = one["us"].as_f64().expect("microseconds");
+                    (steps.starts_with("pack "), plan, us)
+                })
+                .collect();
+            let best = measured.iter().map(|(.., us)| *us).fold(f64::MAX, f64::min);
+            let is_chosen =
+                |(packed, plan, _): &&(bool, &str, f64)| *packed == packs && *plan == chosen;
+            match measured.iter().find(is_chosen) {
+                Some((.., us)) => regrets.push(us / best),
+                None => others.push(format!("{m}x{n}x{k}: {chosen}; {measured:?}")),
+            }
+        }
+        assert_eq!(regrets.len() + others.len(), 1000);
+        let (mean, tail) = mean_and_tail(&mut regrets);
         println!(
-            "law choose.regret: {} cases: {mean:.3} on average, {tail:.3} at the 95th percentile, {unknown} not measured",
-            regrets.len()
+            "law choose.regret_of_the_sweep: {} cases: {mean:.3} on average, {tail:.3} at the 95th percentile; {} with another choice",
+            regrets.len(),
+            others.len()
         );
+        assert!(mean <= 1.05 && tail <= 1.15, "{mean:.3}, {tail:.3}");
+        assert!(others.len() <= 80, "{}", others.join("\n"));
     }
 
     /// The regret of the choice on the records of both devices (`bench/choices.json`): the time of the plan that the model says is

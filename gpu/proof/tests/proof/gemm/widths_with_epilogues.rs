@@ -180,8 +180,8 @@ fn a_width_of_no_whole_parts_is_refused_with_an_epilogue() {
         .tensor("bias", &bias.expect("it fits"));
     let why = call.prepare_with(|operands, _| {
         Ok(GemmPlan {
-            tile: [128, 256, 64],
-            columns: 144,
+            tile: [128, 128, 64],
+            columns: 112,
             warps: [2, 1],
             stages: 4,
             ..GemmPlan::new(GemmMethod::Hopper, operands)
@@ -189,6 +189,6 @@ fn a_width_of_no_whole_parts_is_refused_with_an_epilogue() {
     });
     assert_eq!(
         why.map(drop).expect_err("it is refused").to_string(),
-        "the plan's number of columns of a tile with an epilogue of the caller is 144: the Hopper kernel takes 32 to 256, in multiples of 32"
+        "the plan's number of columns of a tile with an epilogue of the caller is 112: the Hopper kernel takes 32 to 128, in multiples of 32"
     );
 }
