@@ -32,6 +32,8 @@ mod ranks;
 #[cfg(feature = "nccl")]
 #[path = "fake_driver/ranks_nccl.rs"]
 mod ranks_nccl;
+#[path = "fake_driver/refused.rs"]
+mod refused;
 #[path = "fake_driver/shapes.rs"]
 mod shapes;
 

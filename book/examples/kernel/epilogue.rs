@@ -2,14 +2,16 @@
 //!
 //! Run it with `cargo run -p colex-book --example kernel_epilogue`; each line `== .. ==` names a piece of the chapter.
 
-use colex_atom::{Arch, Ty};
+use colex_atom::{Arch, FloatFormat, Ty};
 use colex_gpu::gemm::Epilogue;
+use colex_gpu::tensor::Round;
 use colex_gpu::{Device, Gemm, View, ViewMut};
 use half::bf16;
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
     data()?;
+    eight_bits()?;
     layouts()?;
     coordinates()?;
     gated()?;
@@ -42,6 +44,26 @@ fn data() -> Result<(), Box<dyn Error>> {
             .join(" ")
     );
     // ANCHOR_END: data
+    Ok(())
+}
+
+/// Conversions: an output of e4m3 with a scale, and one that is rounded down.
+fn eight_bits() -> Result<(), Box<dyn Error>> {
+    println!("\n== eight_bits ==");
+    // ANCHOR: eight_bits
+    let quantised = Epilogue::new(Ty::F32, |e| {
+        let x = e.accumulator() * e.scalar("scale", Ty::F32);
+        e.output("q", x.saturating(Ty::E4m3));
+        e.output("floor", x.rounded(Ty::S32, Round::Down));
+        x
+    })?;
+    let e4m3 = FloatFormat::of(Ty::E4m3).expect("a float");
+    for accumulator in [3f32, 100.0, -2001.0] {
+        let given = [accumulator, 0.5].map(|x| u64::from(x.to_bits()));
+        let elements = quantised.evaluate(&given)?;
+        println!("{} {}", e4m3.decode(elements[1]), elements[2] as i32);
+    }
+    // ANCHOR_END: eight_bits
     Ok(())
 }
 

@@ -52,12 +52,14 @@ fn main() -> Result<()> {
     if let Err(why) = colex_gpu::Device::gpu(0) {
         let off = attention::check(&candle_core::Device::Cpu)?;
         println!("attention on the simulator: at most {off} apart");
-        println!("no product: {why}");
+        println!("no product and no gated feed-forward block: {why}");
         return Ok(());
     }
     let device = candle_core::Device::new_cuda(0)?;
     let off = attention::check(&device)?;
     println!("attention of a small problem: at most {off} apart");
+    let off = mlp::check(&device)?;
+    println!("a small gated feed-forward block: at most {off} apart");
     if std::env::args().nth(1).as_deref() == Some("attention") {
         return measure_attention(&device);
     }

@@ -9,43 +9,107 @@ use colex_gpu::gemm::{
     Epilogue, EpilogueBuilder, EpilogueInputKind, EpilogueReductionKind, GemmMethod, GemmPlan,
     GroupProblem, Groups,
 };
+use colex_gpu::kernels::gemm::{Division, Operands};
 use colex_gpu::kernels::{Compute, Gemm, GemmElement, Major};
 use colex_layout::Layout;
+use colex_sched::pipeline::Schedule;
 use colex_tensor::Expr;
 use half::{bf16, f16};
 
-use super::fragments::{TYPES, element, formula, functions, is_near, is_there, words};
+use super::fragments::{TYPES, conversions, element, formula, functions, is_near, is_there, words};
 use super::gemm::groups;
+use crate::soak::takes;
 use crate::sweep::Random;
 
 /// Types of sums and maxima.
 const VECTORS: [Ty; 3] = [Ty::F32, Ty::F64, Ty::S32];
 
-/// Small numbers of a plan: the tile, the units, the cluster, the parts of K.
-type Numbers = (GemmMethod, [i64; 3], [i64; 2], [i64; 3], i64);
+/// How the blocks of Hopper's kernel share the tiles and K.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Way {
+    schedule: Schedule,
+    /// The columns of a tile of a kernel for several widths, and 0 for a kernel of one.
+    columns: i64,
+    division: Division,
+}
+
+/// Small numbers of a plan: the tile, the units, the cluster, the parts of K; and the way of its blocks.
+type Numbers = (GemmMethod, [i64; 3], [i64; 2], [i64; 3], i64, Way);
+
+/// That of kernels of one width whose tiles have K whole, or in parts that another kernel adds.
+const PLAIN: Way = Way {
+    schedule: Schedule::Cooperative,
+    columns: 0,
+    division: Division::SplitK,
+};
 
 /// Plans of small tiles, of which a small matrix has several.
-const PLANS: [Numbers; 15] = {
+const PLANS: [Numbers; 22] = {
     use GemmMethod::{Ampere, Gemv, Hopper, Simt, Volta};
     let alone = [1; 3];
+    let pingpong = Way {
+        schedule: Schedule::Pingpong,
+        ..PLAIN
+    };
+    let by_fixup = Way {
+        division: Division::SplitKFixup,
+        ..PLAIN
+    };
+    let by_stream_k = Way {
+        division: Division::StreamK,
+        ..PLAIN
+    };
+    let of_64_columns = Way {
+        columns: 64,
+        ..PLAIN
+    };
+    let pingpong_of_64_columns = Way {
+        columns: 64,
+        ..pingpong
+    };
     [
-        (Simt, [32, 32, 8], [8, 8], alone, 1),
-        (Simt, [64, 32, 8], [8, 4], alone, 1),
-        (Volta, [32, 64, 16], [2, 2], alone, 1),
-        (Ampere, [32, 32, 64], [2, 2], alone, 1),
-        (Ampere, [16, 64, 64], [1, 4], alone, 1),
+        (Simt, [32, 32, 8], [8, 8], alone, 1, PLAIN),
+        (Simt, [64, 32, 8], [8, 4], alone, 1, PLAIN),
+        (Volta, [32, 64, 16], [2, 2], alone, 1, PLAIN),
+        (Ampere, [32, 32, 64], [2, 2], alone, 1, PLAIN),
+        (Ampere, [16, 64, 64], [1, 4], alone, 1, PLAIN),
         // The tile along N and K is that of a vector for each thread.
-        (Gemv, [1, 1, 1], [1, 8], alone, 1),
-        (Gemv, [2, 1, 1], [1, 32], alone, 1),
-        (Gemv, [1, 1, 1], [1, 1], [1, 1, 2], 1),
-        (Hopper, [64, 32, 16], [1, 1], alone, 1),
-        (Hopper, [64, 16, 32], [1, 1], alone, 1),
-        (Hopper, [128, 64, 16], [2, 1], alone, 1),
-        (Hopper, [64, 64, 64], [1, 1], [2, 1, 1], 1),
+        (Gemv, [1, 1, 1], [1, 8], alone, 1, PLAIN),
+        (Gemv, [2, 1, 1], [1, 32], alone, 1, PLAIN),
+        (Gemv, [1, 1, 1], [1, 1], [1, 1, 2], 1, PLAIN),
+        (Hopper, [64, 32, 16], [1, 1], alone, 1, PLAIN),
+        (Hopper, [64, 16, 32], [1, 1], alone, 1, PLAIN),
+        (Hopper, [128, 64, 16], [2, 1], alone, 1, PLAIN),
+        (Hopper, [64, 64, 64], [1, 1], [2, 1, 1], 1, PLAIN),
         // Parts of K are summed over a cluster, and through a workspace.
-        (Hopper, [64, 32, 16], [1, 1], [1, 1, 2], 1),
-        (Hopper, [64, 32, 16], [1, 1], alone, 3),
-        (Hopper, [128, 16, 16], [2, 1], [1, 1, 2], 2),
+        (Hopper, [64, 32, 16], [1, 1], [1, 1, 2], 1, PLAIN),
+        (Hopper, [64, 32, 16], [1, 1], alone, 3, PLAIN),
+        (Hopper, [128, 16, 16], [2, 1], [1, 1, 2], 2, PLAIN),
+        // What large products take: consumers with a tile each, blocks that add parts, and kernels of several widths.
+        (Hopper, [64, 32, 16], [1, 1], alone, 1, pingpong),
+        (Hopper, [64, 32, 16], [1, 1], [2, 1, 1], 1, pingpong),
+        (Hopper, [64, 32, 16], [1, 1], alone, 2, by_fixup),
+        (Hopper, [64, 32, 16], [1, 1], [1, 2, 1], 3, by_stream_k),
+        (Hopper, [64, 96, 32], [1, 1], alone, 1, of_64_columns),
+        (
+            Hopper,
+            [64, 96, 32],
+            [1, 1],
+            alone,
+            2,
+            Way {
+                columns: 64,
+                ..by_fixup
+            },
+        ),
+        (
+            Hopper,
+            [64, 96, 32],
+            [1, 1],
+            alone,
+            1,
+            pingpong_of_64_columns,
+        ),
     ]
 };
 
@@ -62,8 +126,8 @@ enum Products {
 
 impl Products {
     /// Whether a plan is one of them.
-    fn take(self, (method, _, _, cluster, split): &Numbers) -> bool {
-        let is_whole = cluster[2] == 1 && *split == 1;
+    fn take(self, (method, _, _, cluster, split, way): &Numbers) -> bool {
+        let is_whole = cluster[2] == 1 && *split == 1 && way.schedule == Schedule::Cooperative;
         match self {
             Products::Batch => true,
             Products::Groups => *method != GemmMethod::Gemv && is_whole,
@@ -267,13 +331,20 @@ fn sums(ty: Ty) -> Ty {
 }
 
 /// A formula of exact instructions; or of others too, where inner elements may be what a function makes of formulas, and so what
-/// other functions are of.
+/// other functions are of. Some formulas end with a conversion: as it is, saturating, or by one of the roundings of its types.
 fn with_functions(
     r: &mut Random,
     types: &[Ty],
     (ty, approximate): (Ty, bool),
     depth: usize,
 ) -> Expr {
+    if r.below(4) == 0 {
+        let from = r.one(&[Ty::F32, Ty::F32, Ty::F64, Ty::F16, Ty::S32]);
+        let ways = conversions(from, ty);
+        let way = ways[r.below(ways.len())].clone();
+        let converted = formula(r, types, (from, approximate), depth);
+        return way.over(vec![converted]);
+    }
     if !approximate || r.below(2) == 0 {
         return formula(r, types, (ty, approximate), depth);
     }
@@ -420,6 +491,12 @@ impl Matrix {
     }
 }
 
+/// Whether an epilogue is one of two right factors.
+fn is_gated(epilogue: &Epilogue) -> bool {
+    let mut inputs = epilogue.inputs();
+    inputs.any(|input| input.kind == EpilogueInputKind::SecondAccumulator)
+}
+
 /// The layout of one matrix of several.
 fn matrix_of(all: &Layout) -> Layout {
     all.select(&[0, 1]).expect("two modes")
@@ -439,6 +516,22 @@ fn listed<X: Element>(
     (0..count).map(from).collect()
 }
 
+/// Whether a kernel of several widths computes a product with one right factor and these matrices, of these extents of C.
+fn takes_widths(operands: &Operands, swap: bool, extents: [i64; 2]) -> bool {
+    let bits = i64::from(operands.c.bits());
+    let along = match operands.majors[2] {
+        Major::First => extents[0],
+        Major::Second => extents[1],
+    };
+    // What the kernel sees as B.
+    operands.majors[usize::from(!swap)] == Major::Second
+        && !operands.beta
+        && !operands.gated
+        && [16, 32].contains(&bits)
+        && operands.vectors[2] * bits == 128
+        && along % operands.vectors[2] == 0
+}
+
 /// One epilogue over one random product. The number of elements that were compared, each within `tolerance`; 0 where the
 /// architecture does not have an instruction of it.
 fn run<T: GemmElement, C: GemmElement>(
@@ -453,7 +546,7 @@ fn run<T: GemmElement, C: GemmElement>(
         .filter(|(method, ..)| multiplies(*method, device.arch(), T::TY))
         .collect();
     let drawn = fitting[r.below(fitting.len())];
-    let (method, mut tile, warps, cluster, split) = only.unwrap_or(drawn);
+    let (method, mut tile, warps, cluster, split, way) = only.unwrap_or(drawn);
     let (mut rows, mut columns) = (vec![1, 3, 8, 16, 24, 40], vec![1, 2, 8, 16, 32, 40, 66]);
     if !device.is_simulator() {
         rows.extend([136, 200, 513]);
@@ -516,8 +609,7 @@ fn run<T: GemmElement, C: GemmElement>(
     let (layout_of_a, layout_of_b) = (factor(r, m, 0), factor(r, n, 1));
     let count = |layout: &Layout| layout.cosize().expect("a size");
     // A second right factor lies anywhere in the memory of the first: behind it, or row by row between its rows.
-    let mut inputs = epilogue.inputs();
-    let is_gated = inputs.any(|input| input.kind == EpilogueInputKind::SecondAccumulator);
+    let is_gated = is_gated(epilogue);
     if is_gated && T::TY == Ty::F64 {
         // A thread has room for as many accumulators of each.
         tile[0] = tile[0].min(32);
@@ -547,6 +639,10 @@ fn run<T: GemmElement, C: GemmElement>(
         .leaves()
         .iter()
         .any(|l| l.stride.coefficient().value() == 1);
+    if only.is_some() && !is_contiguous {
+        // C would be packed, by another plan.
+        return Ok(0);
+    }
     let of_c = batched(r, &of_c, &behind, false);
     let mut outputs = Vec::new();
     for (i, output) in epilogue.outputs().enumerate() {
@@ -655,13 +751,21 @@ fn run<T: GemmElement, C: GemmElement>(
             GemmMethod::Hopper => 2 * halves / T::BYTES as i64,
             _ => halves,
         };
+        // A plan of the draw has one width where the kernel of several does not take the product.
+        let columns_of = |operands: &Operands| match way.columns {
+            columns if takes_widths(operands, swap, [m, n]) => columns,
+            _ => 0,
+        };
         let plan = |operands| {
             let plan = GemmPlan {
                 tile: [bm, bn, bk],
+                columns: columns_of(&operands),
                 warps,
+                schedule: way.schedule,
                 cluster,
                 swap,
                 split,
+                division: way.division,
                 stages: 2,
                 ..GemmPlan::new(method, operands)
             };
@@ -722,6 +826,10 @@ fn run<T: GemmElement, C: GemmElement>(
             "does not multiply",
             "in vectors of 16",
         ];
+        let is_of_widths = only.is_some() && why.contains("the plan's kernel has several widths");
+        if is_of_widths {
+            return Ok(0);
+        }
         if known.iter().any(|known| why.contains(known)) {
             return Ok(0);
         }
@@ -804,7 +912,7 @@ fn run<T: GemmElement, C: GemmElement>(
                 || is_near(ty, [found, wanted], tolerance);
             if !alike {
                 let plan = format!(
-                    "tile {tile:?}, cluster {cluster:?}, {split} parts, swap {swap}, own {own}"
+                    "tile {tile:?}, cluster {cluster:?}, {split} parts, {way:?}, swap {swap}, own {own}"
                 );
                 return Err(said(&format!(
                     "element ({i},{j}) of product {product}, {inputs:x?} is {found:#x}, and {wanted:#x} on the host ({plan})"
@@ -996,7 +1104,7 @@ fn of_coordinates(sums: Ty, c: Ty) -> Result<Vec<Epilogue>, String> {
 }
 
 /// Runs every small plan of every kernel with epilogues that read the coordinates of C, on the devices that have the kernel, and
-/// compares with the host, bit for bit. Returns the number of elements.
+/// compares with the host, bit for bit. A soak takes every type by every plan. Returns the number of elements.
 ///
 /// # Errors
 ///
@@ -1015,6 +1123,7 @@ pub fn check_coordinates(devices: &[Device], seed: u64) -> Result<usize, String>
         (Ty::S8, Ty::F16, run::<i8, f16>),
     ];
     let (mut r, mut all, mut number) = (Random::new(seed), 0, seed as usize);
+    let mut of_ways = 0;
     for plan in PLANS {
         let mut seen = false;
         for device in devices {
@@ -1023,12 +1132,22 @@ pub fn check_coordinates(devices: &[Device], seed: u64) -> Result<usize, String>
                     continue;
                 }
                 seen = true;
-                let epilogues = of_coordinates(sums(ab), c)?;
+                if plan.5 != PLAIN {
+                    // Of what large products take, half of the types of each plan.
+                    of_ways += 1;
+                    if !takes(2, of_ways + of_ways / 4) {
+                        continue;
+                    }
+                }
+                let mut epilogues = of_coordinates(sums(ab), c)?;
+                if plan.5.columns != 0 {
+                    epilogues.retain(|epilogue| !is_gated(epilogue));
+                }
                 let epilogue = &epilogues[number % epilogues.len()];
                 number += 1;
                 // Some layouts have no vectors that the kernel needs.
                 let mut found = 0;
-                for _ in 0..8 {
+                for _ in 0..32 {
                     if found == 0 {
                         let plan = (epilogue, Some(plan));
                         found = run(device, &mut r, plan, (Products::Batch, 0.0))?;

@@ -61,6 +61,7 @@ const CHECKS: &[Check] = &[
     Check { name: "large products", run: products::large },
     Check { name: "bits of products", run: bits::of_products },
     Check { name: "epilogues", run: own_epilogues },
+    Check { name: "epilogues of groups and lists", run: epilogues_of_parts },
     Check { name: "products in groups", run: products_in_groups },
     Check { name: "convolutions", run: convolutions },
     Check { name: "expressions", run: expressions },
@@ -107,6 +108,13 @@ fn counted(elements: Result<usize, String>) -> Result<String> {
 fn own_epilogues(device: &Device) -> Result<String> {
     let rounds = if is_fast(device) { 100 } else { 10 };
     let found = epilogues::check(std::slice::from_ref(device), 21, rounds);
+    Ok(found.map_err(anyhow::Error::msg)?.to_string())
+}
+
+/// Drawn formulas over products in groups of every kind and over lists of matrices.
+fn epilogues_of_parts(device: &Device) -> Result<String> {
+    let rounds = if is_fast(device) { 60 } else { 10 };
+    let found = epilogues::check_parts(std::slice::from_ref(device), 23, rounds);
     Ok(found.map_err(anyhow::Error::msg)?.to_string())
 }
 
