@@ -1081,6 +1081,10 @@ enum Needs {
 }
 
 /// Memory that the fake driver does not know, of any length: the `number`-th of some that do not overlap.
+#[expect(
+    clippy::mut_from_ref,
+    reason = "each call makes a slice of its own, and leaks it"
+)]
 fn far<T: Element>(device: &'static Device, number: u64) -> &'static mut BorrowedSlice<'static, T> {
     let elements = (1 << 38) / T::BYTES;
     // SAFETY: the fake driver follows no address.

@@ -752,8 +752,9 @@ fn run<T: GemmElement, C: GemmElement>(
             _ => halves,
         };
         // A plan of the draw has one width where the kernel of several does not take the product.
+        let is_one = behind.is_empty() && of_groups.is_none();
         let columns_of = |operands: &Operands| match way.columns {
-            columns if takes_widths(operands, swap, [m, n]) => columns,
+            columns if is_one && takes_widths(operands, swap, [m, n]) => columns,
             _ => 0,
         };
         let plan = |operands| {
