@@ -684,8 +684,8 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
     /// that [`Map::load_plans`](crate::elementwise::Map::load_plans) describes. A device keeps the last 256 kernels of quantisations.
     ///
     /// A kernel of rows is built for the number of modes that are left when the rows are coalesced
-    /// ([`QuantiseOperands::modes`](crate::quantise::QuantiseOperands::modes)): a single row has none left, and so another kernel than
-    /// several rows.
+    /// ([`QuantiseOperands::modes`](crate::quantise::QuantiseOperands::modes)). A single row has the kernel of rows that lie one after the
+    /// other.
     ///
     /// ```
     /// use colex_atom::Ty;
@@ -697,8 +697,8 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
     /// let mut scales = device.poisoned::<f32>(1)?;
     /// let (x, q) = (x.view((1, 64))?, q.view_mut((1, 64))?);
     /// let call = Quantise::new(Ty::S8, &x, &q).rows(&scales.view_mut(1)?);
-    /// // A kernel without a mode of rows, one with it, and one whose rows are shared by more threads.
-    /// assert_eq!(call.load_plans([[1, 1000], [100, 1000], [7, 4096]])?, 3);
+    /// // One kernel for one row and for many, and one whose rows are shared by more threads.
+    /// assert_eq!(call.load_plans([[1, 1000], [100, 1000], [7, 4096]])?, 2);
     /// assert_eq!(
     ///     call.load_plans([[8, 0]]).unwrap_err().to_string(),
     ///     "x has the shape (8,0): a row without columns has no largest size, and so no scale"

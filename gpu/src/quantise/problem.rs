@@ -16,7 +16,7 @@ pub struct QuantiseOperands {
     pub from: Ty,
     /// The type that they are quantised to.
     pub to: Ty,
-    /// The modes of the rows after their coalescing: 0 of a single row.
+    /// The modes of the rows after their coalescing.
     pub modes: usize,
     /// Whether the columns of both tensors have the stride 1.
     pub contiguous: bool,

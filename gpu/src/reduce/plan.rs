@@ -132,18 +132,23 @@ struct NarrowColumns {
     prefetches: bool,
     blocks: i64,
     cluster: i64,
+    /// Whether each row may begin at a line of 128 bytes.
+    in_lines: bool,
 }
 
 /// The most vectors in a row of few columns, and of few columns of sums. Rows of 8 and of 512 vectors were measured, of sums also of 125.
 const TALL_VECTORS: i64 = 127;
 const FEW_VECTORS: i64 = 16;
 
+/// The bytes of a line of the caches.
+const LINE: i64 = 128;
+
 /// The blocks of 128 threads of which two run at once on a multiprocessor.
 const HALF_BLOCKS: i64 = BLOCKS / 2;
 
 /// The plans measured fastest for such tensors on an H200, as fractions of a copy (gpu/PERFORMANCE.md). The model knows neither the
 /// time in which a block that ends leaves its multiprocessor without loads, nor that threads wait while they combine results.
-const NARROW_COLUMNS: [NarrowColumns; 7] = [
+const NARROW_COLUMNS: [NarrowColumns; 8] = [
     // Sums of 64 columns in clusters of two: 256 parts at 0.890, 0.916 and 0.912 of a copy in three runs, and 264 parts, of which some have a
     // turn less, at 0.871, 0.894 and 0.888.
     NarrowColumns {
@@ -155,8 +160,9 @@ const NARROW_COLUMNS: [NarrowColumns; 7] = [
         prefetches: true,
         blocks: HALF_BLOCKS,
         cluster: 2,
+        in_lines: true,
     },
-    // Sums of 1000 columns, whose rows begin between sectors: 512 bytes of a row by each block in clusters of eight at 0.859 and 0.857, and
+    // Sums of 1000 columns, whose rows begin within sectors: 512 bytes of a row by each block in clusters of eight at 0.859 and 0.857, and
     // 128 bytes in clusters of two at 0.814 and 0.809. Blocks of whole rows were at 0.76 at most.
     NarrowColumns {
         suits: |function| function.is_sum(),
@@ -167,6 +173,19 @@ const NARROW_COLUMNS: [NarrowColumns; 7] = [
         prefetches: true,
         blocks: HALF_BLOCKS,
         cluster: 8,
+        in_lines: false,
+    },
+    // The same where rows begin at lines, as of 64 columns.
+    NarrowColumns {
+        suits: |function| function.is_sum(),
+        vectors: TALL_VECTORS,
+        threads: SHARING_THREADS,
+        along: 8,
+        accesses: 8,
+        prefetches: true,
+        blocks: HALF_BLOCKS,
+        cluster: 2,
+        in_lines: true,
     },
     // Sums of 4096 columns: 0.946 of 64 MiB and 1.015 of 256 MiB in clusters of four; 0.955 and 1.017 by 64 threads, twice the blocks and
     // clusters of eight; 0.915 and 1.039 without clusters.
@@ -179,6 +198,7 @@ const NARROW_COLUMNS: [NarrowColumns; 7] = [
         prefetches: true,
         blocks: HALF_BLOCKS,
         cluster: 4,
+        in_lines: true,
     },
     // Arg-max of 64 columns: 0.702, and 0.675 in clusters of two.
     NarrowColumns {
@@ -190,6 +210,7 @@ const NARROW_COLUMNS: [NarrowColumns; 7] = [
         prefetches: false,
         blocks: HALF_BLOCKS,
         cluster: 1,
+        in_lines: true,
     },
     // Arg-max of 4096 columns: 0.774 of 64 MiB and 0.953 of 256 MiB; 0.774 and 0.948 in clusters of two.
     NarrowColumns {
@@ -201,6 +222,7 @@ const NARROW_COLUMNS: [NarrowColumns; 7] = [
         prefetches: true,
         blocks: 2 * BLOCKS,
         cluster: 1,
+        in_lines: true,
     },
     // Maxima of 64 columns: 0.920 in clusters of two.
     NarrowColumns {
@@ -212,6 +234,7 @@ const NARROW_COLUMNS: [NarrowColumns; 7] = [
         prefetches: false,
         blocks: HALF_BLOCKS,
         cluster: 2,
+        in_lines: true,
     },
     // Maxima of 4096 columns: 0.952 of 64 MiB and 1.016 of 256 MiB in clusters of eight, 0.911 and 1.029 without.
     NarrowColumns {
@@ -223,6 +246,7 @@ const NARROW_COLUMNS: [NarrowColumns; 7] = [
         prefetches: false,
         blocks: BLOCKS,
         cluster: 8,
+        in_lines: true,
     },
 ];
 
@@ -1232,7 +1256,16 @@ impl NarrowColumns {
     /// The row for a problem with accesses of `vector` elements, if it has one.
     fn of(problem: &ReduceProblem, vector: i64) -> Option<&'static NarrowColumns> {
         let vectors = div_up(problem.inner.extent, vector);
-        let suits = |of: &&NarrowColumns| vectors <= of.vectors && (of.suits)(problem.function);
+        let bytes = problem
+            .inner
+            .extent
+            .saturating_mul(problem.ty.bits().into())
+            / 8;
+        let is_in_lines = bytes % LINE == 0;
+        let suits = |of: &&NarrowColumns| {
+            let is_measured = of.in_lines || !is_in_lines;
+            vectors <= of.vectors && (of.suits)(problem.function) && is_measured
+        };
         let is_one = is_narrow_columns(problem, vector);
         is_one.then(|| NARROW_COLUMNS.iter().find(suits)).flatten()
     }
