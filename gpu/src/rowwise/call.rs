@@ -497,7 +497,7 @@ impl Planned for RowwisePlan {
         if let Some((_, times)) = self.of_teams(problem, device.arch(), device.rates()) {
             let [teams, passes] = times;
             return Some(format!(
-                "By the rates of the device, teams of blocks that hold a row take {teams:.1} us, and a second pass makes it {passes:.1} us."
+                "By the rates of the device, teams of blocks that hold a row take {teams:.1} us, and kernels that read rows again {passes:.1} us."
             ));
         }
         let weighed = self.weighed(problem, device.arch(), device.rates())?;

@@ -24,7 +24,7 @@ use colex_tensor::{
 use colex_tiled::TiledCopy;
 
 use super::plan::{
-    MOST_SHIFTED, MOST_TEAM_ROWS, RowStorage, RowwisePlan, STREAMED, TEAM_HEADER, TOTALS_WORDS,
+    CLEARED_WORDS, MOST_SHIFTED, MOST_TEAM_ROWS, RowStorage, RowwisePlan, STREAMED, TEAM_HEADER,
 };
 use super::problem::{MOST, RowFunction, RowTensor, RowwiseProblem};
 use super::turned;
@@ -64,7 +64,8 @@ pub(super) struct RowKernel<'a> {
     teams: Option<Teams>,
     /// What registers hold of a row, where shared memory keeps the others.
     divided: Option<DividedRow>,
-    /// The columns of a shifted row that the thread's warp has, if warps meet once.
+    /// The columns of a row that the thread's warp has, where each row has as many and warps meet once: of shifted rows, and of a layer norm
+    /// whose groups take rows in turn.
     pub(super) of_warp: Option<Fragment>,
 }
 
@@ -104,8 +105,8 @@ struct TeamEnd {
     counts: Cond,
 }
 
-/// The bytes of what a warp has found of a row's totals.
-const RESULT: i64 = 8;
+/// The bytes of two totals of a block, each with its tag: those of one access.
+const PAIR: i64 = 16;
 
 /// The largest tag behind which a launch finds as many tags as it may need: words of 32 bits have no more.
 const LAST_TAG: i64 = (1 << 32) - 1 - MOST_TEAM_ROWS;
@@ -270,8 +271,9 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
         words,
         tag: k.emit(|ir| ir.reg(RegType::B32)),
         result: {
-            let each = plan.team_warps() * RESULT;
-            k.shared_bytes((each * groups) as u32, 8) + &group * each
+            let bytes = plan.result_bytes();
+            let each = plan.team_warps() * bytes;
+            k.shared_bytes((each * groups) as u32, bytes as u32) + &group * each
         },
         warp: warp % (threads / WARP),
     });
@@ -409,6 +411,65 @@ fn lanes_powers(
 /// What a warp subtracts from its numbers before it knows the mean of the row, from their sum and their count: 0 if it has none.
 fn pivot(sum: impl Into<Expr>, count: impl Into<Expr>) -> Expr {
     sum.into() * count.into().max(1.0).recip()
+}
+
+/// The sum of the squares of the differences from a number that lies `apart` from the pivot, from the sums of the differences from the pivot
+/// and of their squares, and from their count.
+fn squares_about(apart: Fragment, [rest, squares, count]: [Expr; 3]) -> Expr {
+    // In this order, the difference of a warp without columns counts as 0, also if its square is infinite.
+    (&apart * count + rest * 2.0).fma(&apart, squares)
+}
+
+/// A sum of squares. That of equal numbers may be less than 0 by a rounding; a NaN stays.
+fn not_negative(k: &mut Builder, squares: Expr) -> Fragment {
+    let squares = k.map(squares);
+    let is_less = Expr::from(&squares).lt(0.0);
+    k.map(is_less.select(0.0, &squares))
+}
+
+/// The moments of a thread's numbers about the pivot of all of them, from moments of parts of them about their own pivots: the sum, the sums
+/// of the differences from the pivot and of their squares, and the count. Those of no numbers are 0.
+fn joined_moments(k: &mut Builder, all: [Vec<Expr>; 4]) -> [Fragment; 4] {
+    let total = |k: &mut Builder, of: &[Expr]| {
+        let all = of.iter().cloned().reduce(|a, b| a + b);
+        k.map(all.expect("a lane has moments"))
+    };
+    moments_of(k, all, &total)
+}
+
+/// The same of a row, from those of the lanes of a warp.
+fn lanes_moments(k: &mut Builder, own: [Fragment; 4]) -> [Fragment; 4] {
+    let total = |k: &mut Builder, of: &[Expr]| {
+        let own = k.map(of[0].clone());
+        k.reduce_warp(Add, &own)
+    };
+    moments_of(k, own.map(|number| vec![Expr::from(&number)]), &total)
+}
+
+/// The same, with a way to add the numbers of all parts.
+fn moments_of(
+    k: &mut Builder,
+    [sums, rests, squares, counts]: [Vec<Expr>; 4],
+    total: &dyn Fn(&mut Builder, &[Expr]) -> Fragment,
+) -> [Fragment; 4] {
+    let [sum, count] = [&sums, &counts].map(|of| total(k, of));
+    let all = k.map(pivot(&sum, &count));
+    let apart: Vec<Fragment> = sums
+        .into_iter()
+        .zip(&counts)
+        .map(|(sum, count)| k.map(pivot(sum, count.clone()) - &all))
+        .collect();
+    let parts = rests.into_iter().zip(squares).zip(counts).zip(apart);
+    let (rests, squares): (Vec<Expr>, Vec<Expr>) = parts
+        .map(|(((rest, squares), count), apart)| {
+            (
+                &apart * count.clone() + rest.clone(),
+                squares_about(apart, [rest, squares, count]),
+            )
+        })
+        .unzip();
+    let [rest, squares] = [rests, squares].map(|of| total(k, &of));
+    [sum, rest, squares, count]
 }
 
 /// Results with the factors and the terms of their columns.
@@ -555,16 +616,19 @@ impl RowKernel<'_> {
         if part.is_full {
             return;
         }
-        let (extent, vector) = (self.x().extent(1), self.plan.vector);
+        let vector = self.plan.vector;
         // A row ends with a vector, so a test for each vector suffices.
         let tests: Vec<Cond> = (0..value.layout().size() / vector)
-            .map(|i| {
-                let first = part.of.coordinates(i * vector);
-                let column = first.last().expect("a part has columns");
-                k.less(column, &extent)
-            })
+            .map(|i| self.is_inside(k, part, i))
             .collect();
         k.mask(value, other, |_, i| tests[(i / vector) as usize]);
+    }
+
+    /// Whether a vector of a part is inside of the row.
+    fn is_inside(&self, k: &mut Builder, part: &Part, vector: i64) -> Cond {
+        let first = part.of.coordinates(vector * self.plan.vector);
+        let column = first.last().expect("a part has columns");
+        k.less(column, &self.x().extent(1))
     }
 
     /// A function of the elements of a part, and another number in place of those beyond the end of the row.
@@ -755,9 +819,10 @@ impl RowKernel<'_> {
         } = *self.plan;
         let line = Access::new(Space::Shared, Type::F32);
         let global = Access::new(Space::Global, Type::B64).order(Order::Relaxed(Scope::Gpu));
+        let totals = self.plan.totals_words();
         let place = |block: &Index| {
             let place = (&row.of_teams * 2 + &self.turn) * blocks + block;
-            let words = teams.words.elements(place * TOTALS_WORDS + TEAM_HEADER);
+            let words = teams.words.elements(place * totals + TEAM_HEADER);
             words.outside(Outside::Stated)
         };
         let warps = self.plan.team_warps();
@@ -774,7 +839,9 @@ impl RowKernel<'_> {
                     let number = ir.mov(Type::B32, number);
                     ir.pack(RegType::B64, &[number, teams.tag])
                 });
-                ir.store_vector(global, put, &words);
+                for (at, pair) in (0..).step_by(PAIR as usize).zip(words.chunks(2)) {
+                    ir.store_vector(global, Address::from(put).at(at), pair);
+                }
             });
             let step = WARP * warps;
             let of_lane: Vec<(Reg, Cond)> = (0..blocks)
@@ -795,7 +862,14 @@ impl RowKernel<'_> {
                     // All loads are under way at once.
                     let words: Vec<Vec<Reg>> = of_lane
                         .iter()
-                        .map(|(at, _)| ir.load_vector(global, N, *at))
+                        .map(|(at, _)| {
+                            let pairs = (0..N).step_by(2).zip((0..).step_by(PAIR as usize));
+                            let pairs = pairs.flat_map(|(first, place)| {
+                                let at = Address::from(*at).at(place);
+                                ir.load_vector(global, (N - first).min(2), at)
+                            });
+                            pairs.collect()
+                        })
                         .collect();
                     let mut others = ir.mov(Type::B32, 0);
                     for (word, number) in words.iter().flatten().zip(found.iter().flatten()) {
@@ -826,7 +900,7 @@ impl RowKernel<'_> {
             }
             let own = join(k, all);
             let all = lanes(k, own);
-            let to = &teams.result + &teams.warp * RESULT;
+            let to = &teams.result + &teams.warp * self.plan.result_bytes();
             let to = k.address(&to, false);
             let all = all.each_ref().map(|total| total.regs()[0]);
             k.where_(is_one, |ir| ir.store_vector(line, to, &all));
@@ -834,7 +908,7 @@ impl RowKernel<'_> {
         k.sync_named(&(&row.group + 1), threads as u32);
         let mut all = [(); N].map(|()| Vec::new());
         for warp in 0..warps {
-            let at = k.address(&(&teams.result + warp * RESULT), false);
+            let at = k.address(&(&teams.result + warp * self.plan.result_bytes()), false);
             let numbers = k.emit(|ir| {
                 let d = [(); N].map(|()| ir.reg(RegType::F32));
                 ir.load_to(line, &d, at);
@@ -871,9 +945,7 @@ impl RowKernel<'_> {
         own: [&Fragment; 2],
         scratch: &Index,
     ) -> [Fragment; 2] {
-        let [rest, squares] = own.map(|own| k.reduce_warp(Add, own));
-        let numbers = [&warp.sum, &rest, &squares, &warp.count];
-        let [sums, rests, squares, counts] = self.exchanged(k, numbers, scratch);
+        let [sums, rests, squares, counts] = self.moments_exchanged(k, warp, own, scratch);
         let total = |k: &mut Builder, of_blocks: Vec<Expr>| {
             let own = of_blocks.into_iter().reduce(|a, b| a + b);
             let own = k.map(own.expect("a row has blocks"));
@@ -885,15 +957,50 @@ impl RowKernel<'_> {
         let of_blocks = sums.into_iter().zip(rests).zip(squares).zip(counts);
         let of_blocks = of_blocks.map(|(((sum, rest), squares), count)| {
             let apart = k.map(pivot(sum, count.clone()) - &mean);
-            // In this order, the difference of a warp without columns counts as 0, also if its square is infinite.
-            (&apart * count + rest * 2.0).fma(&apart, squares)
+            squares_about(apart, [rest, squares, count])
         });
         let of_blocks = of_blocks.collect();
         let squares = total(k, of_blocks);
-        // Those of equal numbers may be less than 0 by a rounding; a NaN stays.
-        let is_less = Expr::from(&squares).lt(0.0);
-        let squares = k.map(is_less.select(0.0, &squares));
-        [mean, squares]
+        [mean, not_negative(k, squares.into())]
+    }
+
+    /// The moments of the warps of a row, in the lanes of each warp: the sum, the sums of the differences from the warp's pivot and of their
+    /// squares, and the count.
+    fn moments_exchanged(
+        &self,
+        k: &mut Builder,
+        warp: &WarpMoments,
+        own: [&Fragment; 2],
+        scratch: &Index,
+    ) -> [Vec<Expr>; 4] {
+        let [rest, squares] = own.map(|own| k.reduce_warp(Add, own));
+        let numbers = [&warp.sum, &rest, &squares, &warp.count];
+        self.exchanged(k, numbers, scratch)
+    }
+
+    /// The mean of a row of a group that takes rows in turn, and the sum of the squares of the differences from it. A lane makes moments of
+    /// those of the warps that it has, and a warp those of all, about their own pivots: in a team, none knows the numbers of another block's
+    /// warps. The third number is the mean of the differences from the rounded mean: the sums are added in another order than those of
+    /// warps that meet twice, and with it the results are as exact.
+    fn moments_in_turn(
+        &self,
+        k: &mut Builder,
+        warp: &WarpMoments,
+        own: [&Fragment; 2],
+        scratch: &Index,
+    ) -> [Fragment; 3] {
+        let all = self.moments_exchanged(k, warp, own, scratch);
+        let own = joined_moments(k, all);
+        let own = own.map(|number| self.first_lanes(k, number));
+        let own = lanes_moments(k, own);
+        let of_blocks = own.each_ref().map(|number| (number, 0.0));
+        let [sum, rest, squares, count] = self.of_team(k, of_blocks, joined_moments, lanes_moments);
+        let mean = self.mean_of(k, &sum);
+        let apart = k.map(pivot(&sum, &count) - &mean);
+        let rests = k.map(Expr::from(&count).fma(&apart, &rest));
+        let rest_of_mean = self.mean_of(k, &rests);
+        let squares = squares_about(apart, [rest, squares, count].map(|of| Expr::from(&of)));
+        [mean, not_negative(k, squares), rest_of_mean]
     }
 
     /// The columns of a row that the thread's warp has.
@@ -1198,22 +1305,50 @@ impl RowKernel<'_> {
                 let scale = self.scale(k, &squares);
                 Box::new(move |piece| wide(piece) * &scale)
             }
-            // The check refuses it: groups do not take the rows of a layer norm in turn.
-            RowFunction::LayerNorm => return self.of_registers(k, part),
+            RowFunction::LayerNorm => {
+                let scratch = self.once().expect("the warps meet once");
+                let own = sum_of(k, &|k, piece| k.reduce_all(Add, wide(piece)));
+                let warp = self.pivot_of_warp(k, &own);
+                renew(k, self.plan.operands.ty, [&part.held]);
+                let [rest, own] = [(); 2].map(|()| number(k, 0.0));
+                for (i, piece) in (0..).zip(&pieces) {
+                    let apart = k.map(wide(piece) - &warp.pivot);
+                    let is_inside = self.is_inside(k, part, i);
+                    k.mask(&apart, 0.0, |_, _| is_inside);
+                    let more = k.reduce_all(Add, &apart);
+                    k.assign(&rest, &rest + &more);
+                    let more = self.squares(k, &apart);
+                    k.assign(&own, &own + &more);
+                }
+                let own = [&rest, &own];
+                let [mean, squares, rest] = self.moments_in_turn(k, &warp, own, scratch);
+                let scale = self.scale(k, &squares);
+                let shift = k.map(&rest * &scale * -1.0);
+                Box::new(move |piece| (wide(piece) - &mean).fma(&scale, &shift))
+            }
         };
         renew(k, self.plan.operands.ty, [&part.held]);
         let zero = Index::constant(0);
         let to = self.tensor(RowTensor::Y).expect("there is an output");
         let to = self.part(to, &zero);
-        let of_columns = [RowTensor::Weight, RowTensor::Bias].map(|of| {
-            let of = self.tensor(of)?;
-            Some(self.part(of, &zero))
+        // (CPY, CPY_M, CPY_N), and whether shared memory keeps it.
+        let of_columns = [RowTensor::Weight, RowTensor::Bias].map(|which| {
+            let mut all = self.weights.iter();
+            if let Some((_, kept)) = all.find(|(of, _)| *of == which) {
+                return Some((self.copy.at(&self.thread).partition_src(kept), true));
+            }
+            Some((self.part(self.tensor(which)?, &zero), false))
         });
         for (i, piece) in (0..).zip(&pieces) {
             let [weight, bias] = of_columns.each_ref().map(|of| {
-                let of = of.as_ref()?.at(2, i);
+                let (of, is_kept) = of.as_ref()?;
+                let of = of.at(2, i);
                 let held = self.fragment(k, &of);
-                k.copy_in_bounds(&self.copy, &of, &held);
+                if *is_kept {
+                    k.copy(&self.copy, &of, &held);
+                } else {
+                    k.copy_in_bounds(&self.copy, &of, &held);
+                }
                 Some(wide(&held))
             });
             let y = changed(results(piece), [weight, bias]);
@@ -1230,11 +1365,9 @@ impl RowKernel<'_> {
             Ty::F16 => 0xfc00_fc00,
             _ => return self.outside(k, part, &part.held, f64::NEG_INFINITY),
         };
-        let (extent, vector) = (self.x().extent(1), self.plan.vector);
-        let of_vector = part.held.regs().chunks(vector as usize / 2);
+        let of_vector = part.held.regs().chunks(self.plan.vector as usize / 2);
         for (i, regs) in (0..).zip(of_vector) {
-            let first = part.of.coordinates(i * vector);
-            let is_inside = k.less(first.last().expect("a part has columns"), &extent);
+            let is_inside = self.is_inside(k, part, i);
             k.where_(Builder::not(is_inside), |ir| {
                 for reg in regs {
                     ir.mov_to(*reg, i64::from(packed));
@@ -1508,6 +1641,7 @@ impl RowKernel<'_> {
     /// stores, another one works. Bulk copies bring the rows to a ring of slots.
     fn of_rows_in_turn(&self, k: &mut Builder, group: &Index, [slots, clusters]: [i64; 2]) {
         let (cluster_blocks, groups) = (self.plan.cluster(), self.plan.storage.groups());
+        let keeps = !self.weights.is_empty();
         let zero = Index::constant(0);
         let grid = k.grid_extent(0);
         let step = k.within(grid / self.plan.blocks, 1..clusters + 1);
@@ -1542,6 +1676,10 @@ impl RowKernel<'_> {
             k.fence(FenceKind::MbarrierInit);
         });
         self.clear(k, group, slots);
+        if keeps {
+            let is_first = k.equal(group, &zero);
+            k.if_(is_first, |k| self.fetch_weights(k));
+        }
         let end = self.begin_teams(k, &rows, &step);
         match cluster_blocks {
             1 => k.sync(),
@@ -1557,6 +1695,13 @@ impl RowKernel<'_> {
         if let Some(end) = &end {
             self.count(k, end);
         }
+        if keeps {
+            // All groups read what the first one has copied.
+            k.cp_async_wait(0);
+            k.sync();
+        }
+        let is_layer_norm = self.plan.operands.function == RowFunction::LayerNorm;
+        let of_warp = is_layer_norm.then(|| self.columns_of_warp(k));
         let slot = k.var(group, 0..slots);
         let [phase, turn] = [k.var(0, 0..2), k.var(0, 0..4)];
         let begin = cluster + &step * group;
@@ -1577,6 +1722,7 @@ impl RowKernel<'_> {
                     next: row + &step * slots,
                     of_teams: cluster * groups + group,
                 }),
+                of_warp: of_warp.clone(),
                 ..self.clone()
             };
             k.wait(&ring.full.at(&at), &parity);
@@ -1648,7 +1794,7 @@ impl RowKernel<'_> {
         self.last_of_all(k, end, guard, |ir, used| {
             let zero = ir.mov(Type::B32, 0);
             ir.store(Access::new(Space::Global, Type::U32), end.header, zero);
-            ir.for_range(0, used, TOTALS_WORDS, |ir, word| {
+            ir.for_range(0, used, CLEARED_WORDS, |ir, word| {
                 let at = ir.mul_wide(Type::U32, word, 4);
                 let at = ir.add(Type::S64, end.header, at);
                 let line = Access::new(Space::Global, Type::U32);

@@ -64,8 +64,8 @@ pub struct RowwisePlan {
     /// them for each of its rows, in place of loading them again from the second-level cache. Each thread copies the elements of its own
     /// columns and reads no others, so a block has them once for each of its `rows`: for one row of 16384 columns of `bf16`, the weight and
     /// the bias take 64 KiB. The results have the same bits. Of blocks that have one tile of rows after the other
-    /// ([`RowStorage::Ahead`]), with accesses of at least 4 bytes, from `sm_80` on; [`keeping_weights`](RowwisePlan::keeping_weights)
-    /// builds such a plan.
+    /// ([`RowStorage::Ahead`]), with accesses of at least 4 bytes, from `sm_80` on, and of blocks whose groups take rows in turn;
+    /// [`keeping_weights`](RowwisePlan::keeping_weights) builds such plans.
     pub keeps_weights: bool,
 }
 
@@ -245,9 +245,9 @@ const MOST_CLUSTERS: i64 = 4096;
 const MOST_OF_TEAM: i64 = 256;
 pub(crate) const MOST_TEAM_ROWS: i64 = 1 << 22;
 
-/// The words of 32 bits in front of those of the blocks of teams, and the words of a block: two totals of a row, each with its tag.
+/// The words of 32 bits in front of those of the blocks of teams, and how many words are made 0 at once: those of a block are a multiple of it.
 pub(crate) const TEAM_HEADER: i64 = 32;
-pub(crate) const TOTALS_WORDS: i64 = 4;
+pub(crate) const CLEARED_WORDS: i64 = 4;
 
 /// The most groups of a block that take rows in turn, the bytes that all of them have in registers, half of what there is, and those of a
 /// thread; and the slots by default of each group.
@@ -656,8 +656,7 @@ impl RowwisePlan {
     /// Below this rate, two groups of threads take rows of `f32` of more than 256 KiB and at most 512 KiB in turn
     /// ([`RowStorage::Alternating`]), and one block keeps all of a row of a softmax of 96 to 128 KiB.
     ///
-    /// Rows of more than 512 KiB in `f32`, and of 512 KiB and more in a type of 16 bits, of a softmax, log-softmax or RMSNorm of 64 MiB and
-    /// more are held by teams of blocks ([`RowStorage::Teams`]), if a model finds that faster than passes: a block loses 1.4 us of each row to the
+    /// Rows of more than 512 KiB in `f32`, and of 512 KiB and more in a type of 16 bits, of tensors of 64 MiB and more are held by teams of blocks ([`RowStorage::Teams`]), if a model finds that faster than passes: a block loses 1.4 us of each row to the
     /// meeting and 0.6 to each 32768 elements of it, less if several groups of threads take rows in turn, and a second pass takes as long
     /// as reading 1.25 of what shared memory does not keep of the row, 1.7 of 16 bits, or at least half of the row.
     ///
@@ -874,7 +873,8 @@ impl RowwisePlan {
 
     /// Returns this plan with the weight and the bias of a norm in shared memory ([`keeps_weights`](RowwisePlan::keeps_weights)): each cluster
     /// has one tile of rows after the other, `ahead` tiles are on their way to shared memory meanwhile, and the launch has as many clusters
-    /// as run at once. How the threads divide a row stays as it is.
+    /// as run at once. How the threads divide a row stays as it is. Where groups of threads take rows in turn, they still do, and each group
+    /// has `ahead` slots of the ring.
     ///
     /// ```
     /// use colex_atom::{Arch, Ty};
@@ -902,6 +902,30 @@ impl RowwisePlan {
     /// Returns the errors of [`check`](RowwisePlan::check): among others, if there is neither a weight nor a bias, or if shared memory has no
     /// room for them beside the rows.
     pub fn keeping_weights(&self, arch: Arch, ahead: i64) -> Result<RowwisePlan, Error> {
+        let in_turn = match self.storage {
+            RowStorage::Alternating {
+                groups, clusters, ..
+            } => Some(RowStorage::Alternating {
+                groups,
+                slots: product([groups, ahead]),
+                clusters,
+            }),
+            RowStorage::Teams { groups, teams, .. } => Some(RowStorage::Teams {
+                groups,
+                slots: product([groups, ahead]),
+                teams,
+            }),
+            _ => None,
+        };
+        if let Some(storage) = in_turn {
+            let plan = RowwisePlan {
+                storage,
+                keeps_weights: true,
+                ..*self
+            };
+            plan.check(arch)?;
+            return Ok(plan);
+        }
         let of = |clusters| RowwisePlan {
             storage: RowStorage::Ahead {
                 rows: ahead,
@@ -987,7 +1011,7 @@ impl RowwisePlan {
     pub(crate) fn team_words(&self) -> i64 {
         match self.storage {
             RowStorage::Teams { groups, teams, .. } => {
-                let of_blocks = product([teams, groups, 2, self.blocks, TOTALS_WORDS]);
+                let of_blocks = product([teams, groups, 2, self.blocks, self.totals_words()]);
                 of_blocks.saturating_add(TEAM_HEADER)
             }
             RowStorage::Registers
@@ -999,6 +1023,24 @@ impl RowwisePlan {
             | RowStorage::Turned { .. }
             | RowStorage::Passes { .. } => 0,
         }
+    }
+
+    /// Returns the totals of a row that a block leaves for its team: room for two, or the four of a layer norm.
+    fn totals(&self) -> i64 {
+        match self.operands.function {
+            RowFunction::Softmax | RowFunction::LogSoftmax | RowFunction::RmsNorm => 2,
+            RowFunction::LayerNorm => 4,
+        }
+    }
+
+    /// Returns the words of 32 bits of the totals of a block, each of which has its tag.
+    pub(crate) fn totals_words(&self) -> i64 {
+        2 * self.totals()
+    }
+
+    /// Returns the bytes of what a warp has found of a row's totals.
+    pub(crate) fn result_bytes(&self) -> i64 {
+        4 * self.totals()
     }
 
     /// Returns the warps of a group that look at the words of the blocks of their team.
@@ -1443,9 +1485,7 @@ impl RowwisePlan {
         let kind = usize::from(self.size() < 4);
         let row = product([problem.columns(), self.size()]);
         let is_large = row > TEAM_ROWS[kind] && product([problem.rows(), row]) >= TEAM_LEAST;
-        // A layer norm has two meetings, and those of teams are one for each row.
-        let is_rms_norm = self.operands.function == RowFunction::RmsNorm;
-        if !is_large || !(self.has_powers() || is_rms_norm) || !self.has_room(arch) {
+        if !is_large || !self.has_room(arch) {
             return None;
         }
         let all = i64::from(Limits::of(arch).multiprocessors.min(rates.multiprocessors));
@@ -1465,7 +1505,7 @@ impl RowwisePlan {
             (is_long && is_held).then_some((1, plan.ok()?))
         };
         let usual = || TEAM_GROUPS.into_iter().find_map(with_groups);
-        // An RMSNorm has four groups, and if only one such team has room, it has all blocks.
+        // A norm has four groups, and if only one such team has room, it has all blocks.
         let of_all = || {
             let [groups, ..] = TEAM_GROUPS;
             let is_held = div_up(product([row, groups]), TEAM_BYTES) <= all;
@@ -1473,7 +1513,7 @@ impl RowwisePlan {
             let plan = RowwisePlan::in_teams(problem, arch, [all, all], threads);
             is_held.then_some((groups, plan.ok()?))
         };
-        let (groups, plan) = if is_rms_norm {
+        let (groups, plan) = if self.operands.function.is_norm() {
             with_groups(TEAM_GROUPS[0]).or_else(of_all).or_else(usual)?
         } else {
             alone().or_else(usual)?
@@ -1489,7 +1529,13 @@ impl RowwisePlan {
         let of_teams = of_turn + turns * (2.0 * of_turn + lost);
         let kept = KEPT_LONG as f64 / row as f64;
         let again = (AGAIN_LONG[kind] * (1.0 - kept)).max(AGAIN_LEAST);
+        // A layer norm reads its rows two times more.
+        let again = again * (self.operands.function.reads() - 1) as f64;
         let of_passes = problem.rows() as f64 * row as f64 * (2.0 + again) / rate;
+        // Blocks that load the weights again for each row have them from the second-level cache, as many bytes as the row or twice as many.
+        let keeping = |ahead: i64| plan.keeping_weights(arch, ahead).ok();
+        let kept = (1..=plan.storage.slots() / groups).rev().find_map(keeping);
+        let plan = kept.unwrap_or(plan);
         (of_teams < of_passes).then_some((plan, [of_teams, of_passes]))
     }
 
@@ -2170,18 +2216,6 @@ impl RowwisePlan {
                 "warps meet once only where 8 and more, a cluster or shifted rows exchange totals",
             );
         }
-        let has_moments = matches!(
-            self.storage,
-            RowStorage::Registers
-                | RowStorage::Shifted { .. }
-                | RowStorage::Ahead { .. }
-                | RowStorage::Divided { .. }
-                | RowStorage::Passes { .. }
-        );
-        if self.meets_once && operands.function == RowFunction::LayerNorm && !has_moments {
-            return check
-                .refuse("warps of a layer norm meet once only if groups do not take rows in turn");
-        }
         self.check_storage(&check, arch)?;
         self.check_weights(&check, arch)?;
         check.block(self.threads_of_block())
@@ -2272,7 +2306,11 @@ impl RowwisePlan {
                 "shared memory keeps the weight and the bias of a norm that has one of them",
             );
         }
-        if !matches!(self.storage, RowStorage::Ahead { .. }) {
+        let has_one_after_the_other = matches!(
+            self.storage,
+            RowStorage::Ahead { .. } | RowStorage::Alternating { .. } | RowStorage::Teams { .. }
+        );
+        if !has_one_after_the_other {
             return check.refuse(
                 "blocks keep the weight and the bias that have one tile of rows in registers after the other",
             );
@@ -2360,6 +2398,7 @@ impl RowwisePlan {
         )?;
         if let RowStorage::Teams { teams, .. } = self.storage {
             let threads = self.threads_of_block() as u64;
+            let bytes = bytes.saturating_add(self.weight_bytes());
             let each = limits.blocks_of_multiprocessor(threads, bytes as u64) as i64;
             let most = each * i64::from(limits.multiprocessors);
             let blocks = product([teams, self.blocks]);

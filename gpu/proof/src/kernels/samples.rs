@@ -364,11 +364,7 @@ fn rowwise() -> Result<Vec<Sample>, Error> {
     }
     all.extend(kept_weights()?);
     for ty in [Ty::F32, Ty::Bf16] {
-        for function in [
-            RowFunction::Softmax,
-            RowFunction::LogSoftmax,
-            RowFunction::RmsNorm,
-        ] {
+        for function in RowFunction::ALL {
             let problem = RowwiseProblem::new(function, ty, [100, 65536]);
             let least = if ty == Ty::F32 { 2 } else { 1 };
             for [blocks, threads, groups] in [

@@ -214,18 +214,11 @@ fn law_plans_of_rows_agree() {
             &alternating((64, 2), 2, [1, 2, 2]),
         ];
         let once = once.map(|plan| {
-            let is_norm = function == RowFunction::LayerNorm;
-            result(Arch::Sm90a, function, [rows, columns], &x, |of| {
-                let plan = plan(of);
-                let is_alternating = matches!(plan.storage, RowStorage::Alternating { .. });
-                if is_alternating && is_norm {
-                    return of;
-                }
-                RowwisePlan {
-                    meets_once: true,
-                    ..plan
-                }
-            })
+            let once = |of| RowwisePlan {
+                meets_once: true,
+                ..plan(of)
+            };
+            result(Arch::Sm90a, function, [rows, columns], &x, once)
         });
         for (i, found) in found.iter().chain(&once).enumerate() {
             for (x, found) in x.chunks(columns).zip(found.chunks(columns)) {
@@ -299,6 +292,18 @@ fn rows_are_right<T: GemmElement>(
     }
 }
 
+/// Rows of a group or two in turn, of a block or a cluster, and of a team.
+const IN_TURN: RowStorage = RowStorage::Alternating {
+    groups: 2,
+    slots: 2,
+    clusters: 2,
+};
+const IN_TEAMS: RowStorage = RowStorage::Teams {
+    groups: 1,
+    slots: 1,
+    teams: 2,
+};
+
 /// Rows that groups of threads take in turn: of each number of rows from one to several turns of the ring, of lengths that end inside of
 /// a vector's tile, between two blocks, and before the last blocks of a cluster; in both widths, with NaN and infinities, under several
 /// schedules.
@@ -308,6 +313,7 @@ fn law_rows_in_turn_are_those_of_the_reference() {
         RowFunction::Softmax,
         RowFunction::LogSoftmax,
         RowFunction::RmsNorm,
+        RowFunction::LayerNorm,
     ];
     let mut cases = 0;
     // Threads and accesses; blocks; groups, slots and clusters.
@@ -351,7 +357,7 @@ fn law_rows_in_turn_are_those_of_the_reference() {
             .enumerate()
         {
             let rows = [3 * slots + 2, 1, slots, 2 * slots + 1, 2][(i + j) % 5];
-            let function = functions[(i + j) % 3];
+            let function = functions[(i + j) % 4];
             rows_are_right::<f32>(function, [rows, 4 * vectors], plan);
             rows_are_right::<bf16>(function, [rows, 8 * vectors], plan);
             cases += 2;
@@ -1066,6 +1072,7 @@ fn law_rows_of_teams_are_those_of_the_reference() {
         RowFunction::Softmax,
         RowFunction::LogSoftmax,
         RowFunction::RmsNorm,
+        RowFunction::LayerNorm,
     ];
     let mut cases = 0;
     // Threads and accesses; blocks of a team; groups, slots and teams.
@@ -1108,7 +1115,7 @@ fn law_rows_of_teams_are_those_of_the_reference() {
                 break;
             }
             let rows = [3 * at_once + 1, 1, at_once, 2 * at_once + 1, 2][(i + j) % 5];
-            let function = functions[(i + j) % 3];
+            let function = functions[(i + j) % 4];
             match j % 3 {
                 0 => rows_are_right::<f32>(function, [rows, 4 * vectors], plan),
                 1 => rows_are_right::<bf16>(function, [rows, 8 * vectors], plan),
@@ -1158,9 +1165,13 @@ fn in_words(
     Ok(y.download()?.iter().map(|y| y.to_bits()).collect())
 }
 
-/// A drawn plan in teams with rows for it: a function with one total and one with two, few and many blocks, groups and teams.
+/// A drawn plan in teams with rows for it: a function with one total, one with two and one with four, few and many blocks, groups and teams.
 fn of_teams(r: &mut Random) -> (RowwisePlan, RowFunction, [usize; 2]) {
-    let function = r.one(&[RowFunction::Softmax, RowFunction::RmsNorm]);
+    let function = r.one(&[
+        RowFunction::Softmax,
+        RowFunction::RmsNorm,
+        RowFunction::LayerNorm,
+    ]);
     let (threads, blocks) = (r.one(&[32, 64]), r.one(&[2, 3, 5]));
     let [groups, teams] = [1 + r.below(3_i64), 1 + r.below(3_i64)];
     let columns = 4 * threads * blocks - 4 * r.below(3_i64);
@@ -1192,7 +1203,7 @@ fn law_teams_meet_by_words_of_their_row() -> Result<(), Box<dyn std::error::Erro
     let mut cases = 0;
     for seed in 0..8 {
         let device = simulator(Arch::Sm90a, seed);
-        let words = device.zeros::<u32>(HEADER + 4 * 2 * 5 * 9)?;
+        let words = device.zeros::<u32>(HEADER + 8 * 2 * 5 * 9)?;
         let mut r = Random::new(70 + seed);
         let mut last_tag = 0;
         for _ in 0..5 {
@@ -1278,7 +1289,7 @@ fn law_tags_of_teams_begin_again() -> Result<(), Box<dyn std::error::Error>> {
         let device = simulator(Arch::Sm90a, seed);
         let mut r = Random::new(90 + seed);
         for below in 0..4 {
-            let words = device.zeros::<u32>(HEADER + 4 * 2 * 5 * 9)?;
+            let words = device.zeros::<u32>(HEADER + 8 * 2 * 5 * 9)?;
             let mut last_tag = LAST - below;
             words.slice(..1)?.write(&[last_tag])?;
             for _ in 0..4 {
@@ -1544,10 +1555,14 @@ fn law_a_layer_norm_that_meets_once_is_as_exact() {
                     rows: 1,
                     clusters: 4,
                 },
+                IN_TURN,
+                IN_TEAMS,
             ];
             for storage in storages {
                 let is_shifted = matches!(storage, RowStorage::Shifted { .. });
-                if is_shifted != (columns % 4 > 0) {
+                let is_in_turn = storage == IN_TURN || storage == IN_TEAMS;
+                let has_groups = rows_of_block == 1 && (storage == IN_TURN || blocks > 1);
+                if is_shifted != (columns % 4 > 0) || is_in_turn && !has_groups {
                     continue;
                 }
                 let errors = [true, false].map(|meets_once| {
@@ -1557,7 +1572,12 @@ fn law_a_layer_norm_that_meets_once_is_as_exact() {
                         rows: rows_of_block,
                         accesses,
                         blocks,
-                        storage,
+                        // Groups that take rows in turn meet once alone.
+                        storage: if is_in_turn && !meets_once {
+                            RowStorage::Registers
+                        } else {
+                            storage
+                        },
                         meets_once,
                         ..plan
                     };
@@ -2085,9 +2105,15 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
             assert_eq!((plan.threads, plan.blocks, plan.storage), (512, 2, of_two));
         }
     }
-    // An RMSNorm has four groups of threads in a block, in one team if two have no room.
-    for (ty, of_row) in [(Ty::F32, (132, 1)), (Ty::Bf16, (64, 2))] {
-        let plan = on(RowFunction::RmsNorm, ty, 1 << 20, usual);
+    // A norm has four groups of threads in a block, in one team if two have no room.
+    for (i, (ty, of_row)) in [(Ty::F32, (132, 1)), (Ty::Bf16, (64, 2))]
+        .into_iter()
+        .cycle()
+        .take(4)
+        .enumerate()
+    {
+        let function = [RowFunction::RmsNorm, RowFunction::LayerNorm][i / 2];
+        let plan = on(function, ty, 1 << 20, usual);
         let (blocks, teams) = of_row;
         let storage = RowStorage::Teams {
             groups: 4,
@@ -2249,7 +2275,7 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
                 } else {
                     (1 << 19) - 1
                 };
-                let is_of_teams = !is_norm && row > least;
+                let is_of_teams = row > least;
                 // One block has one row of a layer norm of 16 bits, and the next one on its way.
                 let is_of_next =
                     is_vectors && is_norm && ty != Ty::F32 && (32769..=65536).contains(&row);
@@ -2688,15 +2714,6 @@ fn refused_functions_of_rows_say_what_would_be_right() {
         }));
         let ahead = |rows, clusters| RowStorage::Ahead { rows, clusters };
         found.push(planned(&|plan| plan.meets_once = true));
-        found.push(planned(&|plan| {
-            plan.operands.function = RowFunction::LayerNorm;
-            (plan.threads, plan.rows, plan.meets_once) = (32, 1, true);
-            plan.storage = RowStorage::Alternating {
-                groups: 2,
-                slots: 2,
-                clusters: 1,
-            };
-        }));
         found.push(planned(&|plan| plan.storage = ahead(-1, 1)));
         found.push(planned(&|plan| plan.storage = ahead(1, 0)));
         found.push(planned(&|plan| plan.storage = ahead(64, 1)));
@@ -2864,8 +2881,6 @@ fn refused_functions_of_rows_say_what_would_be_right() {
              the stride 1",
             "the operands of the plan are `softmax of f32, x, y, rows of 1 mode`: warps meet once only where 8 and \
              more, a cluster or shifted rows exchange totals",
-            "the operands of the plan are `layer norm of f32, x, y, rows of 1 mode`: warps of a layer norm meet once only if groups do \
-             not take rows in turn",
             "the plan's number of tiles of rows ahead is -1: the softmax kernel takes 0 to 64",
             "the plan's number of clusters is 0: the softmax kernel takes 1 to 4096",
             "the plan asks for 532480 bytes of shared memory for rows: the softmax kernel takes at most 232448, 300032 fewer",

@@ -1008,7 +1008,11 @@ fn in_teams(problem: &RowwiseProblem, device: &Device) -> Vec<(String, RowwisePl
                     let what = format!(
                         "teams of {blocks} blocks, {groups} x {threads} threads, {slots} slots"
                     );
-                    plans.push((what, RowwisePlan { storage, ..plan }));
+                    let plan = RowwisePlan { storage, ..plan };
+                    if let Ok(kept) = plan.keeping_weights(device.arch(), slots / groups) {
+                        plans.push((format!("{what}, weights kept"), kept));
+                    }
+                    plans.push((what, plan));
                 }
             }
         }
