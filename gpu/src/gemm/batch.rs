@@ -245,10 +245,22 @@ impl Batch {
         Ok((batch, steps))
     }
 
-    /// The same batch, whose products are chunks. A single one is a product like any other, unless its C has an owner.
+    /// The same batch, whose products are chunks. A single one is a product like any other, unless the kernel tells when it is stored: then
+    /// it stays the only one of a mode.
     pub(crate) fn of_chunks(self, chunks: Chunks) -> Batch {
-        let chunks = Some(chunks).filter(|_| !self.extents.is_empty());
-        Batch { chunks, ..self }
+        if !self.extents.is_empty() {
+            let chunks = Some(chunks);
+            return Batch { chunks, ..self };
+        }
+        if !chunks.form.departs {
+            return self;
+        }
+        Batch {
+            extents: vec![1],
+            joined: vec![vec![0]],
+            chunks: Some(chunks),
+            ..self
+        }
     }
 
     /// What the one mode is if the products are the chunks of ranks.

@@ -1164,7 +1164,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         if let Some(chunks) = &self.chunks {
             chunks.checked(&behind)?;
             self.check_chunks()?;
-            let read = [("A", self.a.bytes()), ("B", self.b.bytes())];
+            let mut read = vec![("A", self.a.bytes()), ("B", self.b.bytes())];
+            read.extend(self.b2.as_ref().map(|b2| (B2, b2.bytes())));
             chunks.check_memory(device, self.c.bytes(), &read)?;
         }
         let problem = GemmProblem {
@@ -1274,6 +1275,20 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
                 "C has an owner for each chunk, and the epilogue has outputs beside C, which all chunks would write".to_string(),
             );
         }
+        if has_owners && let Some(name) = self.given.differs_behind() {
+            return chunks::refuse(format!(
+                "C has an owner for each chunk, and {name} has other elements for each: the kernel reads those of chunk 0, and takes a \
+                 tensor whose stride along the chunks is 0"
+            ));
+        }
+        let reduces = |epilogue: &Epilogue| epilogue.reductions().next().is_some();
+        let leaves_last = self.chunks.as_ref().is_some_and(GivenChunks::leaves_last);
+        if leaves_last && self.epilogue.as_ref().is_some_and(reduces) {
+            return chunks::refuse(
+                "the last chunk is left out, and the epilogue reduces rows or columns of all: an output holds what is reduced"
+                    .to_string(),
+            );
+        }
         Ok(())
     }
 
@@ -1333,6 +1348,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let mut read = vec![("A", self.a.bytes()), ("B", self.b.bytes())];
         read.extend(self.b2.as_ref().map(|b2| (B2, b2.bytes())));
         read.extend((self.groups.as_ref()).map(|groups| (groups.name(), groups.bytes)));
+        read.extend(self.chunks.as_ref().and_then(GivenChunks::read));
+        let beside_c: Vec<_> = self.chunks.iter().flat_map(GivenChunks::written).collect();
         let batch = &batch.of_c();
         let product = Product {
             sums: sum_type(T::TY),
@@ -1344,6 +1361,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             device: self.a.device(),
             read: &read,
             written: self.c.bytes(),
+            beside_c: &beside_c,
         };
         let reduces = |epilogue: &&Epilogue| epilogue.reductions().next().is_some();
         let Some(epilogue) = self.epilogue.as_ref().filter(reduces) else {
@@ -2317,9 +2335,6 @@ fn plan_of(problem: &GemmProblem, shape: &GemmShape, device: &Device) -> Result<
         lists::check(&plan)?;
     }
     shape.batch.check(&plan)?;
-    if let Some(chunks) = shape.batch.chunks() {
-        chunks::check(&plan, chunks.form)?;
-    }
     if awaits {
         awaited::check(&plan)?;
     }
@@ -2328,6 +2343,10 @@ fn plan_of(problem: &GemmProblem, shape: &GemmShape, device: &Device) -> Result<
     }
     plan.check_call(problem, &operands((plan.method, plan.gather)))?;
     let plan = plan.narrowed(problem);
+    if let Some(chunks) = shape.batch.chunks() {
+        // Rows that end within a vector have narrower ones, which threads store.
+        chunks::check(&plan, chunks.form)?;
+    }
     Ok(GemmPlan {
         // The parts of groups end anywhere.
         whole: plan.whole && groups.is_none(),

@@ -148,9 +148,14 @@ impl GemmFamily for Hopper {
         let most = entry - BESIDE_SUMS;
         let of_one = 64 * plan.tile[1] / i64::from(WARPGROUP_THREADS);
         if plan.operands.ab == Ty::S8 {
-            let columns = plan.stored().tile[1];
-            if columns > 24 {
-                plan.number("columns of C for a block", columns, 32..=256, 16)?;
+            // Those of a block, and those of the main loop, whose cluster divides K and C among its blocks.
+            for (what, columns) in [
+                ("columns of C for a block", plan.stored().tile[1]),
+                ("columns of a tile", plan.tile[1]),
+            ] {
+                if columns > 24 {
+                    plan.number(what, columns, 32..=256, 16)?;
+                }
             }
         }
         if plan.gather {

@@ -1,6 +1,6 @@
 //! Products in chunks by the Hopper kernel: on one device in every order, and on several whose chunks come while it runs.
 
-use colex_atom::Arch;
+use colex_atom::{Arch, Ty};
 use colex_gpu::gemm::{ChunkOrder, Epilogue, GemmMethod, GemmPlan, Operands};
 use colex_gpu::ir::launch::{Argument, Launch, TensorMapArgument};
 use colex_gpu::ir::{
@@ -222,10 +222,7 @@ fn law_a_chunk_goes_to_its_owner() {
 
 #[test]
 fn an_epilogue_follows_its_chunk() {
-    let doubled = Epilogue::new(colex_atom::Ty::F32, |e| {
-        e.accumulator() * e.tensor("scale", colex_atom::Ty::F32)
-    })
-    .unwrap();
+    let doubled = Epilogue::new(Ty::F32, |e| e.accumulator() * e.tensor("scale", Ty::F32)).unwrap();
     for kind in KINDS {
         let found = |chunked: bool| {
             on_one_device(SHAPE, kind, |product, device| {
@@ -829,9 +826,9 @@ fn every_refusal_of_owners_verbatim() {
     let device = Device::simulator(Arch::Sm90a);
     let shape = Shape { chunks: 2, ..SHAPE };
     let a = device.upload(&numbers(shape.m * shape.k * 2, 1)).unwrap();
-    let b = device.upload(&numbers(shape.n * shape.k, 2)).unwrap();
+    let b_memory = device.upload(&numbers(shape.n * shape.k, 2)).unwrap();
     let a = View::new(&a, shape.a()).unwrap();
-    let b = View::new(&b, shape.b()).unwrap();
+    let b = View::new(&b_memory, shape.b()).unwrap();
     let each = (shape.m * shape.n) as usize;
     let mut memory: Vec<_> = (0..3)
         .map(|_| device.poisoned::<f32>(each + 4).unwrap())
@@ -890,6 +887,38 @@ fn every_refusal_of_owners_verbatim() {
         "batch: chunks: C has an owner for each chunk, and the plan's threads store it: rows of whole vectors of 16 bytes are \
          stored by TMA"
     );
+    drop(c);
+    // Rows of 30 elements end within a vector of 16 bytes, which the distance of two rows does not show.
+    let narrow = View::new(&b_memory, "(30,80,2):(80,1,0)").unwrap();
+    let c: Vec<_> = wide
+        .iter_mut()
+        .map(|c| ViewMut::new(c, "(80,30):(40,1)").unwrap())
+        .collect();
+    let of_30 = Gemm::to_owners(&a, &narrow, &c).unwrap().run();
+    assert_eq!(
+        of_30.unwrap_err().to_string(),
+        "batch: chunks: C has an owner for each chunk, and the plan's threads store it: rows of whole vectors of 16 bytes are \
+         stored by TMA"
+    );
+    drop(c);
+    let c: Vec<_> = wide
+        .iter_mut()
+        .map(|c| ViewMut::new(c, own.clone()).unwrap())
+        .collect();
+    let scaled = Epilogue::new(Ty::F32, |e| e.accumulator() * e.tensor("scale", Ty::F32)).unwrap();
+    let scales = device.upload(&[0.5f32, 1.5]).unwrap();
+    let scaled_by = |layout: &str| {
+        let scale = View::new(&scales, layout).unwrap();
+        let product = Gemm::to_owners(&a, &b, &c).unwrap();
+        product.epilogue(&scaled).tensor("scale", &scale).run()
+    };
+    assert_eq!(
+        scaled_by("(80,40,2):(0,0,1)").unwrap_err().to_string(),
+        "batch: chunks: C has an owner for each chunk, and scale has other elements for each: the kernel reads those of chunk 0, and \
+         takes a tensor whose stride along the chunks is 0"
+    );
+    scaled_by("(80,40,2):(0,0,0)").unwrap();
+    drop(c);
     let overlapping = device.poisoned::<f32>(each).unwrap();
     let mut halves = [
         overlapping.slice(..).unwrap(),
@@ -960,5 +989,28 @@ fn the_one_chunk_is_not_left_out() {
     assert_eq!(
         product.run().unwrap_err().to_string(),
         "batch: chunks: the last chunk is left out, and there is one: nothing is left to multiply"
+    );
+}
+
+#[test]
+fn a_reduction_has_the_rows_of_all_chunks() {
+    let device = Device::simulator(Arch::Sm90a);
+    let a = device.upload(&[bf16::ONE; 2 * 8 * 16]).unwrap();
+    let a = View::new(&a, "(8,16,2):(16,1,128)").unwrap();
+    let mut c = device.poisoned::<f32>(128).unwrap();
+    let c = ViewMut::new(&mut c, "(8,8,2):(8,1,64)").unwrap();
+    let mut sums = device.poisoned::<f32>(16).unwrap();
+    let sums = ViewMut::new(&mut sums, "(8,2):(1,8)").unwrap();
+    let squares = Epilogue::new(Ty::F32, |e| {
+        e.row_sums("squares", e.accumulator() * e.accumulator());
+        e.accumulator()
+    });
+    let squares = squares.unwrap();
+    let product = Gemm::new(&a, &a, &c).chunks(ChunkOrder::Ascending, 0);
+    let product = product.epilogue(&squares).output("squares", &sums);
+    product.run().unwrap();
+    assert_eq!(
+        product.but_last().run().unwrap_err().to_string(),
+        "batch: chunks: the last chunk is left out, and the epilogue reduces rows or columns of all: an output holds what is reduced"
     );
 }

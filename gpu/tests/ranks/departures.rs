@@ -1,7 +1,7 @@
 //! Chunks of C that a copy engine takes away while the kernel computes the next ones.
 
-use colex_atom::Arch;
-use colex_gpu::gemm::{ChunkOrder, GemmPlan};
+use colex_atom::{Arch, Ty};
+use colex_gpu::gemm::{ChunkOrder, Epilogue, GemmPlan};
 use colex_gpu::ir::launch::{Argument, Launch, TensorMapArgument};
 use colex_gpu::ir::{
     Access, Address, Async, Compare, Control, Kernel, KernelBuilder, Memory, Op, Order, RegType,
@@ -11,6 +11,7 @@ use colex_gpu::sim::{Fault, FaultKind, Ranks, SimOptions};
 use colex_gpu::tensor::{Arg, TensorKernel};
 use colex_gpu::{Device, Gemm, View, ViewMut};
 use colex_layout::Layout;
+use half::bf16;
 
 use super::chunks::{Kind, SHAPE, Shape, layout, numbers, on_one_device, plan};
 
@@ -314,7 +315,7 @@ fn every_refusal_of_departures_verbatim() {
     let b = View::new(&b, shape.b()).unwrap();
     let c = ViewMut::new(&mut c, shape.c()).unwrap();
     let product = || Gemm::new(&a, &b, &c).chunks(ChunkOrder::Ascending, 0);
-    let said = |product: Gemm<'_, half::bf16, f32>| product.run().unwrap_err().to_string();
+    let said = |product: Gemm<'_, bf16, f32>| product.run().unwrap_err().to_string();
     let words = |counts: &ViewMut<'_, u32>, departed: &ViewMut<'_, u32>| {
         said(product().departures(counts, departed))
     };
@@ -354,4 +355,70 @@ fn every_refusal_of_departures_verbatim() {
         sentence.starts_with("the flags of departures "),
         "{sentence}"
     );
+    let mut elsewhere = other.zeros::<u32>(3).unwrap();
+    let sentence = words(
+        &elsewhere.view_mut(3).unwrap(),
+        &departed.view_mut(4).unwrap(),
+    );
+    assert!(sentence.starts_with("the counts "), "{sentence}");
+
+    // Rows of 30 elements end within a vector of 16 bytes, which the distance of two rows does not show.
+    let narrow = device.upload(&numbers(30 * 80, 2)).unwrap();
+    let narrow = View::new(&narrow, "(30,80,3):(80,1,0)").unwrap();
+    let mut padded = device.poisoned::<f32>(3 * 80 * 32).unwrap();
+    let to = ViewMut::new(&mut padded, "(80,30,3):(32,1,2560)").unwrap();
+    let of_30 = Gemm::new(&a, &narrow, &to).chunks(ChunkOrder::Ascending, 0);
+    let of_30 = of_30.departures(&counts.view_mut(3).unwrap(), &departed.view_mut(4).unwrap());
+    assert_eq!(
+        said(of_30),
+        "batch: chunks: the kernel tells when chunks of C are in memory, and the plan's threads store them: rows of whole vectors of 16 \
+         bytes are stored by TMA, which says when"
+    );
+
+    // The words are in no other place of the call: a kernel would wait for what it writes behind its loads.
+    let counts = counts.view_mut(3).unwrap();
+    let departed = departed.view_mut(4).unwrap();
+    let overlaps = |sentence: String, names: [&str; 2]| {
+        let [output, operand] = names;
+        assert!(
+            sentence.starts_with(&format!("{output} lies at "))
+                && sentence.contains(&format!(" and {operand} at ")),
+            "{sentence}"
+        );
+    };
+    let tells = || product().departures(&counts, &departed);
+    let found = said(tells().arrivals(&counts));
+    overlaps(found, ["the counts", "the flags"]);
+    let sum = Epilogue::new(Ty::F32, |e| e.accumulator() + e.tensor("term", Ty::F32)).unwrap();
+    let term = device.upload(&[1f32]).unwrap();
+    let term = View::new(&term, "(80,40,3):(0,0,0)").unwrap();
+    let waits = tells()
+        .epilogue(&sum)
+        .tensor("term", &term)
+        .awaits(&departed);
+    overlaps(
+        said(waits),
+        ["the flags of departures", "the flags of the epilogue"],
+    );
+}
+
+/// The flag of a single chunk is set like those of several: a stream may wait for it.
+#[test]
+fn the_one_chunk_departs() {
+    let device = Device::simulator(Arch::Sm90a);
+    let (a, b) = ([bf16::ONE; 8 * 16], [bf16::from_f32(2.0); 8 * 16]);
+    let (a, b) = (device.upload(&a).unwrap(), device.upload(&b).unwrap());
+    let mut c = device.poisoned::<f32>(64).unwrap();
+    let mut counts = device.zeros::<u32>(1).unwrap();
+    let mut departed = device.upload(&[0u32, 5]).unwrap();
+    {
+        let [a, b] = [&a, &b].map(|of| View::new(of, "(8,16,1):(16,1,128)").unwrap());
+        let c = ViewMut::new(&mut c, "(8,8,1):(8,1,64)").unwrap();
+        let product = Gemm::new(&a, &b, &c).chunks(ChunkOrder::Ascending, 0);
+        let (counts, departed) = (counts.view_mut(1).unwrap(), departed.view_mut(2).unwrap());
+        product.departures(&counts, &departed).run().unwrap();
+    }
+    assert_eq!(c.download().unwrap(), [32.0; 64]);
+    assert_eq!(departed.download().unwrap(), [5, 5]);
+    assert_eq!(counts.download().unwrap(), [0]);
 }

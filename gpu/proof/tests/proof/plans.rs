@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use colex_atom::{Arch, Ty};
+use colex_gpu::gemm::{Epilogue, Groups};
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{
     Compute, CopyPlan, GemmElement, GemmProblem, LoopNest, Major, Operand, reference,
@@ -504,6 +505,59 @@ fn law_pingpong_kernels_that_read_c_pass_in_every_schedule() {
     }
     assert!(cases > 0);
     println!("law plans.pingpong_in_every_schedule: {cases} cases");
+}
+
+/// No input of an epilogue may have the name of a parameter of a kernel: otherwise a formula would suit some plans, and others not.
+#[test]
+fn law_names_of_parameters_are_no_names_of_an_epilogue() {
+    let plans = ListedPlan::simulated(6).expect("a wish");
+    let mut names = HashSet::new();
+    let mut add = |built: colex_tensor::TensorKernel| {
+        names.extend(
+            built
+                .parameters()
+                .map(|parameter| parameter.name.to_string()),
+        );
+    };
+    // A kernel of two right factors has the parameters of one of one, and `B2`.
+    let of_one = plans.iter().filter(|plan| !plan.0.operands.gated);
+    for ListedPlan(plan) in of_one {
+        add(plan.build(Arch::Sm90a).expect("it is built"));
+        if let Some(sum) = plan.build_sum(Arch::Sm90a).expect("it is built") {
+            add(sum);
+        }
+        for kind in [Groups::Rows, Groups::Masked, Groups::AlongK] {
+            if let Ok(built) = plan.build_groups(kind, Arch::Sm90a) {
+                add(built);
+            }
+        }
+    }
+    // Those of chunks, lists and flags that come while a kernel runs have other calls.
+    let others = [
+        "first",
+        "arrived",
+        "awaited",
+        "counts",
+        "departed",
+        "addresses",
+        "list_0",
+        "C_1",
+    ];
+    names.extend(others.map(str::to_string));
+    // The formula of a product without an epilogue has these scalars.
+    for name in ["alpha", "beta"] {
+        assert!(names.remove(name), "{name}");
+    }
+    assert!(names.len() > 20, "{names:?}");
+    for name in &names {
+        let built = Epilogue::new(Ty::F32, |e| e.accumulator() * e.scalar(name, Ty::F32));
+        let why = built.expect_err(name).to_string();
+        assert_eq!(
+            why,
+            format!("epilogue: `{name}` has a meaning in every epilogue: take another name")
+        );
+    }
+    println!("law plans.parameter_names: {} cases", names.len());
 }
 
 /// Each row of the lists has a plan, and each list plans for 16-bit factors with C of 16 and of 32 bits.

@@ -150,7 +150,28 @@ impl GivenChunks<'_> {
         })
     }
 
-    /// Checks that the flags lie on the device of the product, and that C overlaps neither them nor another matrix.
+    /// The memory that the kernel writes beside C or the matrix of the first owner: the matrices of the other owners, and the words that tell
+    /// which chunks are stored.
+    pub(crate) fn written(&self) -> impl Iterator<Item = (String, (u64, u64))> {
+        let owners = self.owners.iter().enumerate().skip(1);
+        let owners = owners.map(|(chunk, bytes)| (format!("C of chunk {chunk}"), *bytes));
+        owners.chain(self.departs.iter().flat_map(GivenDepartures::memory))
+    }
+
+    /// The memory that the kernel reads: the flags.
+    pub(crate) fn read(&self) -> Option<(&'static str, (u64, u64))> {
+        self.arrived
+            .as_ref()
+            .map(|flags| ("the flags", flags.bytes))
+    }
+
+    /// Whether a chunk is left out.
+    pub(crate) fn leaves_last(&self) -> bool {
+        self.leaves_last
+    }
+
+    /// Checks that the words lie on the device of the product, and that what the kernel writes overlaps neither what it reads nor anything
+    /// else that it writes. C and what `read` names are apart.
     pub(crate) fn check_memory(
         &self,
         device: &Device,
@@ -159,21 +180,25 @@ impl GivenChunks<'_> {
     ) -> Result<(), Error> {
         if let Some(flags) = &self.arrived {
             device.check_same("the flags", &flags.device)?;
-            disjoint("C", c, "the flags", flags.bytes)?;
         }
         if let Some(departs) = &self.departs {
-            departs.check_memory(device, c)?;
+            departs.check_devices(device)?;
         }
-        for (i, own) in self.owners.iter().enumerate() {
-            let name = format!("C of chunk {i}");
-            for (other, bytes) in read {
-                disjoint(name.clone(), *own, *other, *bytes)?;
+        let of_c = if self.has_owners() {
+            "C of chunk 0"
+        } else {
+            "C"
+        };
+        let mut written = vec![(of_c.to_string(), c)];
+        for (name, bytes) in self.written() {
+            for (other, others) in &written {
+                disjoint(other.clone(), *others, name.clone(), bytes)?;
             }
-            if let Some(flags) = &self.arrived {
-                disjoint(name.clone(), *own, "the flags", flags.bytes)?;
-            }
-            for (j, other) in self.owners.iter().enumerate().skip(i + 1) {
-                disjoint(name.clone(), *own, format!("C of chunk {j}"), *other)?;
+            written.push((name, bytes));
+        }
+        for (name, bytes) in &written {
+            for (other, others) in read.iter().copied().chain(self.read()) {
+                disjoint(name.clone(), *bytes, other, others)?;
             }
         }
         Ok(())

@@ -6,7 +6,7 @@ use colex_ir::{Access, AtomicOp, Compare, Memory, Order, Reg, RegType, Scope, Sp
 use colex_tensor::{Arg, Builder, Index, Tensor};
 
 use super::refuse;
-use crate::error::{Error, disjoint};
+use crate::error::Error;
 use crate::gemm::call::Gemm;
 use crate::gemm::groups::call::contiguous;
 use crate::gemm::groups::tiles;
@@ -17,8 +17,11 @@ use crate::gemm::problem::{GemmElement, MOST_EXTENT};
 pub(crate) struct GivenDepartures {
     counts: Words,
     departed: Words,
-    device: Device,
+    devices: [Device; 2],
 }
+
+/// The words in sentences: those that count, and the flags.
+const NAMES: [&str; 2] = ["the counts", "the flags of departures"];
 
 /// Words of a number, if they are contiguous.
 #[derive(Clone, Copy, Debug)]
@@ -35,12 +38,8 @@ impl GivenDepartures {
 
     /// The memory of both.
     pub(crate) fn memory(&self) -> impl Iterator<Item = (String, (u64, u64))> {
-        [
-            ("the counts", self.counts),
-            ("the flags of departures", self.departed),
-        ]
-        .into_iter()
-        .map(|(name, words)| (name.to_string(), words.bytes))
+        let words = NAMES.into_iter().zip([self.counts, self.departed]);
+        words.map(|(name, words)| (name.to_string(), words.bytes))
     }
 
     /// Checks the numbers of words.
@@ -49,9 +48,10 @@ impl GivenDepartures {
     ///
     /// Returns an error unless each chunk has a count and a flag, and the round a word behind the flags.
     pub(crate) fn checked(&self, chunks: i64) -> Result<(), Error> {
+        let [counts, departed] = NAMES;
         for (name, words, wanted) in [
-            ("the counts", self.counts, chunks),
-            ("the flags of departures", self.departed, chunks + 1),
+            (counts, self.counts, chunks),
+            (departed, self.departed, chunks + 1),
         ] {
             if words.count != Some(wanted) {
                 let found = match words.count {
@@ -66,13 +66,12 @@ impl GivenDepartures {
         Ok(())
     }
 
-    /// Checks that the words lie on the device of the product, and that they overlap neither C nor each other.
-    pub(crate) fn check_memory(&self, device: &Device, c: (u64, u64)) -> Result<(), Error> {
-        device.check_same("the flags of departures", &self.device)?;
-        disjoint("C", c, "the counts", self.counts.bytes)?;
-        disjoint("C", c, "the flags of departures", self.departed.bytes)?;
-        let name = "the flags of departures";
-        disjoint("the counts", self.counts.bytes, name, self.departed.bytes)
+    /// Checks that the words lie on the device of the product.
+    pub(crate) fn check_devices(&self, device: &Device) -> Result<(), Error> {
+        for (name, own) in NAMES.into_iter().zip(&self.devices) {
+            device.check_same(name, own)?;
+        }
+        Ok(())
     }
 }
 
@@ -126,7 +125,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         chunks.departs = Some(GivenDepartures {
             counts: of(counts),
             departed: of(departed),
-            device: departed.device().clone(),
+            devices: [counts, departed].map(|words| words.device().clone()),
         });
         self
     }

@@ -86,8 +86,9 @@ pub(crate) struct Product<'p> {
     pub(crate) device: &'p Device,
     /// The bytes of A, B and, if there are some, of B2 and the numbers of groups.
     pub(crate) read: &'p [(&'static str, (u64, u64))],
-    /// The bytes of C.
+    /// The bytes of C, and of what the kernel writes beside it and beside the outputs of the epilogue.
     pub(crate) written: (u64, u64),
+    pub(crate) beside_c: &'p [(String, (u64, u64))],
 }
 
 /// The flags for which an epilogue waits, in words.
@@ -263,6 +264,27 @@ impl<'a> Given<'a> {
         tensors.chain(flags.map(|flags| (FLAGS.to_string(), flags.bytes)))
     }
 
+    /// Returns the name of a tensor that has other elements for each product of a batch of one mode.
+    pub(crate) fn differs_behind(&self) -> Option<&str> {
+        let differs = |layout: &Layout| {
+            let behind = layout.modes().nth(2);
+            behind.is_some_and(|mode| {
+                let several = mode.leaves().into_iter();
+                let mut several = several.filter(|leaf| leaf.extent.value() > 1);
+                several
+                    .any(|leaf| !matches!(leaf.stride, Stride::Int(stride) if stride.value() == 0))
+            })
+        };
+        let mut tensors = self.tensors.iter();
+        let found = tensors.find(|given| given.layout.as_ref().is_some_and(differs));
+        found.map(|given| &given.name[..])
+    }
+
+    /// The flags for which the epilogue waits.
+    pub(super) fn awaited(&self) -> Option<(&'static str, (u64, u64))> {
+        self.awaited.as_ref().map(|flags| (FLAGS, flags.bytes))
+    }
+
     /// Refuses a name that the epilogue does not have.
     fn check_names(&self, epilogue: &Epilogue) -> Result<(), Error> {
         let of = |kind| epilogue.inputs().filter(move |input| input.kind == kind);
@@ -397,6 +419,7 @@ impl<'a> Given<'a> {
             factors,
             read,
             written,
+            beside_c,
             device,
             ..
         } = *product;
@@ -471,6 +494,7 @@ impl<'a> Given<'a> {
         matrices.extend(outputs.map(|output| (&output.name[..], output.formula.ty(), true)));
         let (mut layouts, mut forms, mut addresses) = (Vec::new(), Vec::new(), Vec::new());
         let mut outputs: Vec<(String, (u64, u64))> = vec![(C.to_string(), written)];
+        outputs.extend_from_slice(beside_c);
         let read = read.iter().map(|(name, bytes)| (name.to_string(), *bytes));
         let mut all: Vec<(String, (u64, u64))> = read.collect();
         let mut lists = Vec::new();

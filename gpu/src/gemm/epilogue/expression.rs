@@ -295,7 +295,20 @@ const ROW: &str = "row";
 const COLUMN: &str = "column";
 
 /// The names of the parameters that products have, and of the inputs of every epilogue.
-const RESERVED: [&str; 17] = [
+const RESERVED: [&str; 30] = [
+    "addresses",
+    "arrived",
+    "awaited",
+    "counts",
+    "departed",
+    "first",
+    "offsets",
+    "rows_of_C",
+    "tail_of_C",
+    "tiles_n",
+    "undivided",
+    "units",
+    "words",
     "A",
     "B",
     "B2",
@@ -787,7 +800,14 @@ impl Epilogue {
         let all = inputs.iter().filter(given).map(|input| &input.name);
         let all = all.chain(outputs.iter().skip(1).map(|output| &output.name));
         for name in all.chain(reductions.iter().map(|reduction| &reduction.name)) {
-            if let Some(why) = name_refusal(name, &RESERVED, "epilogue") {
+            // Parameters of several owners and lists: `C_1`, `list_0`.
+            let numbered = ["C_", "list_"]
+                .into_iter()
+                .find_map(|of| name.strip_prefix(of));
+            let is_numbered = numbered.is_some_and(|n| n.parse::<u64>().is_ok());
+            let own = [&name[..]];
+            let reserved: &[&str] = if is_numbered { &own } else { &RESERVED };
+            if let Some(why) = name_refusal(name, reserved, "epilogue") {
                 return refuse(why);
             }
             if names.contains(&&name[..]) {

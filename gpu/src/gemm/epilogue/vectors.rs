@@ -284,7 +284,9 @@ fn check_apart(
 ) -> Result<(), Error> {
     let mut others: Vec<(String, (u64, u64))> = vec![(C.to_string(), product.written)];
     let read = product.read.iter();
-    others.extend(read.map(|(name, bytes)| (name.to_string(), *bytes)));
+    let read = read.copied().chain(given.awaited());
+    others.extend(read.map(|(name, bytes)| (name.to_string(), bytes)));
+    others.extend_from_slice(product.beside_c);
     let is_vector = |name: &str| vectors.iter().any(|vector| vector.name == name);
     let tensors = given.tensors().filter(|(name, _)| !is_vector(name));
     others.extend(tensors.map(|(name, bytes)| (name.to_string(), bytes)));
