@@ -303,6 +303,11 @@ const IN_TEAMS: RowStorage = RowStorage::Teams {
     slots: 1,
     teams: 2,
 };
+const IN_TEAMS_OF_TWO_GROUPS: RowStorage = RowStorage::Teams {
+    groups: 2,
+    slots: 4,
+    teams: 1,
+};
 
 /// Rows that groups of threads take in turn: of each number of rows from one to several turns of the ring, of lengths that end inside of
 /// a vector's tile, between two blocks, and before the last blocks of a cluster; in both widths, with NaN and infinities, under several
@@ -1741,6 +1746,45 @@ fn law_weights_kept_in_shared_memory_change_no_bit() {
                     }
                 }
             }
+        }
+    }
+    // Groups that take rows in turn, of a block, a cluster and a team: all of them read what the first group has copied.
+    for (i, (of_thread, blocks, storage)) in [
+        ((32, 2), 1, IN_TURN),
+        ((64, 1), 2, IN_TURN),
+        ((32, 2), 2, IN_TEAMS),
+        ((32, 1), 3, IN_TEAMS_OF_TWO_GROUPS),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let all = (of_thread.0 * of_thread.1 * blocks) as usize;
+        for (j, vectors) in [all, all - 1, all / 2 + 1, 1].into_iter().enumerate() {
+            let function = [RowFunction::RmsNorm, RowFunction::LayerNorm][(i + j) % 2];
+            let plan = |problem: &RowwiseProblem| RowwisePlan {
+                operands: problem.operands(),
+                vector: problem.operands().vector,
+                threads: of_thread.0,
+                rows: 1,
+                accesses: of_thread.1,
+                blocks,
+                storage,
+                meets_once: true,
+                keeps_weights: true,
+            };
+            let loads = |problem: &RowwiseProblem| RowwisePlan {
+                keeps_weights: false,
+                ..plan(problem)
+            };
+            let given = [[true, false], [false, true], [true, true]][(i + 2 * j) % 3];
+            let given = [given[0], given[1], false];
+            let rows = r.one(&[1, 3, 7]);
+            match j % 3 {
+                0 => agree::<f32>(function, [rows, 4 * vectors], given, &plan, &loads),
+                1 => agree::<f16>(function, [rows, 8 * vectors], given, &plan, &loads),
+                _ => agree::<bf16>(function, [rows, 8 * vectors], given, &plan, &loads),
+            }
+            cases += 1;
         }
     }
     println!("law rowwise.kept_weights: {cases} cases");
