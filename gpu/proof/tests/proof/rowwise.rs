@@ -2149,25 +2149,24 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
             assert_eq!((plan.threads, plan.blocks, plan.storage), (512, 2, of_two));
         }
     }
-    // A norm has four groups of threads in a block, in one team if two have no room.
-    for (i, (ty, of_row)) in [(Ty::F32, (132, 1)), (Ty::Bf16, (64, 2))]
-        .into_iter()
-        .cycle()
-        .take(4)
-        .enumerate()
-    {
-        let function = [RowFunction::RmsNorm, RowFunction::LayerNorm][i / 2];
+    // A norm has four groups of threads in each block if two such teams have room, an RMSNorm otherwise two, and a layer norm one.
+    for (function, ty, [threads, groups]) in [
+        (RowFunction::RmsNorm, Ty::F32, [512, 2]),
+        (RowFunction::RmsNorm, Ty::Bf16, [256, 4]),
+        (RowFunction::LayerNorm, Ty::F32, [1024, 1]),
+        (RowFunction::LayerNorm, Ty::Bf16, [256, 4]),
+    ] {
         let plan = on(function, ty, 1 << 20, usual);
-        let (blocks, teams) = of_row;
-        let storage = RowStorage::Teams {
-            groups: 4,
-            slots: 4,
+        let RowStorage::Teams {
+            groups: found,
             teams,
+            ..
+        } = plan.storage
+        else {
+            panic!("{plan}");
         };
-        assert_eq!(
-            (plan.threads, plan.blocks, plan.storage),
-            (256, blocks, storage)
-        );
+        let found = (plan.threads, plan.blocks, found, teams);
+        assert_eq!(found, (threads, 64, groups, 2), "{plan}");
     }
     let in_turn = |clusters| RowStorage::Alternating {
         groups: 2,

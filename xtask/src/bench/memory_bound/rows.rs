@@ -45,7 +45,7 @@ const LONGEST_COLUMNS: [i64; 4] = [1 << 18, 1 << 19, 1 << 20, 1 << 21];
 const WIDTHS: [i64; 4] = [16384, 5120, 4096, 1000];
 
 /// Columns of norms without a residual: rows of which no access has whole vectors, and rows longer than a block has by default.
-const OTHER_WIDTHS: [i64; 6] = [33, 4097, 32768, 65536, 131_072, 1 << 20];
+const OTHER_WIDTHS: [i64; 8] = [33, 4097, 32768, 65536, 131_072, 1 << 18, 1 << 19, 1 << 20];
 
 /// Elements of a tensor of 64 MiB in a type of 16 bits.
 const SMALL: i64 = 1 << 25;
@@ -347,7 +347,7 @@ pub(in crate::bench) fn norms(
         if function.is_norm() {
             group::<bf16>(device, &mut report, asked, (function, 4097, true))?;
         }
-        for columns in [33, 4097, 32768, 65536, 1 << 20] {
+        for columns in [33, 4097, 32768, 65536, 1 << 18, 1 << 19, 1 << 20] {
             group::<f32>(device, &mut report, asked, (function, columns, false))?;
         }
         for columns in [4096, 16384] {
