@@ -21,12 +21,24 @@ pub(crate) struct Lockstep {
 }
 
 impl Lockstep {
-    /// Orders all lanes after everything up to `clock`: the whole warp has converged.
-    pub(crate) fn all(&mut self, clock: u32) {
-        if clock >= self.floor {
-            self.floor = clock;
+    /// Orders all lanes after everything up to `clock`, which may be long past: they know of each other's later steps what they knew.
+    fn raise(&mut self, clock: u32) {
+        if clock <= self.floor {
+            return;
+        }
+        self.floor = clock;
+        if let Some(pairs) = &self.pairs
+            && pairs.as_flattened().iter().all(|known| *known <= clock)
+        {
             self.pairs = None;
-            self.waits = None;
+        }
+        if let Some(waits) = &mut self.waits {
+            if waits.values().any(|(_, at)| *at <= clock) {
+                Rc::make_mut(waits).retain(|_, (_, at)| *at > clock);
+            }
+            if waits.is_empty() {
+                self.waits = None;
+            }
         }
     }
 
@@ -49,10 +61,13 @@ impl Lockstep {
         since <= self.known(lane, other.lane())
     }
 
-    /// Orders the lanes of `mask` after everything up to `clock`.
+    /// Orders the lanes of `mask` after everything up to `clock`, which may be long past.
     pub(crate) fn some(&mut self, mask: u32, alive: u32, clock: u32) {
         if mask == alive {
-            return self.all(clock);
+            return self.raise(clock);
+        }
+        if clock <= self.floor {
+            return;
         }
         let pairs = Rc::make_mut(self.pairs.get_or_insert_default());
         lanes(mask).for_each(|lane| {
@@ -65,7 +80,7 @@ impl Lockstep {
     /// Synchronises the lanes of `mask` with each other: each is ordered after what any of them was.
     pub(crate) fn meet(&mut self, mask: u32, alive: u32, clock: u32) {
         if mask == alive {
-            return self.all(clock);
+            return self.raise(clock);
         }
         let pairs = Rc::make_mut(self.pairs.get_or_insert_default());
         let mut cohort = [0; 32];
@@ -130,6 +145,28 @@ mod tests {
         assert_eq!((lanes.known(0, SEVERAL), lanes.known(4, SEVERAL)), (12, 9));
     }
 
+    /// A barrier may tell of an early arrival: what lanes know of later steps stays, and so do waits that others do not know of.
+    #[test]
+    fn an_order_up_to_a_past_clock_keeps_what_is_later() {
+        let (engine, warp) = (40, 0);
+        let access = Epoch::new(engine, 1, 7, 0, Proxy::Async);
+        let mut lanes = Lockstep::default();
+        lanes.some(1 << 5, ALL, 9);
+        lanes.waited((engine, 1), 20);
+        for (clock, known, met) in [
+            (5, 9, false),
+            (12, 12, false),
+            (20, 20, true),
+            (3, 20, true),
+        ] {
+            lanes.some(ALL, ALL, clock);
+            assert_eq!(
+                (lanes.known(5, 3), lanes.met(5, warp, access)),
+                (known, met)
+            );
+        }
+    }
+
     /// A wait of one lane for a copy, or for its read alone, hides that copy from the other lanes until they meet, and no copy that the
     /// same engine has done before or does later.
     #[test]
@@ -144,7 +181,7 @@ mod tests {
                 let copy = |clock: u32| (clock + 1) / 2;
                 let is_hidden = copy(clock) == copy(waited) && clock <= waited;
                 assert_eq!(lanes.met(1, warp, access), !is_hidden, "{waited} {clock}");
-                lanes.all(now);
+                lanes.meet(ALL, ALL, now);
                 assert!(lanes.met(1, warp, access), "{waited} {clock}");
                 cases += 2;
             }

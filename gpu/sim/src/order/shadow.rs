@@ -381,7 +381,7 @@ mod tests {
     fn lanes_of_a_warp_race_until_they_meet() {
         let before = Lockstep::default();
         let mut lockstep = Lockstep::default();
-        lockstep.all(1);
+        lockstep.meet(u32::MAX, u32::MAX, 1);
         let view = view([1, 0, 0]);
         let of = |lane| Epoch::new(0, 1, 7, lane, Proxy::Generic);
         let by = |lane, writes, lockstep| Access {

@@ -1,0 +1,158 @@
+//! Small kernels whose races and barriers are easy to miss, or to report where there are none.
+
+use colex_atom::{Arch, copy};
+use colex_ir::launch::{Argument, Launch};
+use colex_ir::{
+    Access, Address, Compare, CopyArgs, End, FenceKind, KernelBuilder, Reg, SharedId, Space,
+    Special, Type,
+};
+
+use crate::{Fault, FaultKind, Memory, SimOptions, simulate};
+
+fn shared() -> Access {
+    Access::new(Space::Shared, Type::U32)
+}
+
+/// Runs a kernel with one buffer of 1024 words, each its number, with some options.
+fn ran_with(
+    launch: Launch,
+    options: &SimOptions,
+    build: &dyn Fn(&mut KernelBuilder, Reg),
+) -> Result<(), Fault> {
+    let mut k = KernelBuilder::new("planted", Arch::Sm90a);
+    let data = k.pointer("data");
+    let data = k.param(data);
+    build(&mut k, data);
+    let kernel = k.finish();
+    let mut memory = Memory::default();
+    let at = memory.allocate(4096).unwrap();
+    let bytes: Vec<u8> = (0..1024u32).flat_map(u32::to_le_bytes).collect();
+    memory.write(at, &bytes).unwrap();
+    let arguments = vec![Argument::Pointer(at); kernel.params.len()];
+    simulate(&kernel, &launch, &arguments, &mut memory, options).map(|_| ())
+}
+
+/// The kind of the fault, in each of four orders of events.
+fn kinds(launch: Launch, build: impl Fn(&mut KernelBuilder, Reg)) -> [Option<FaultKind>; 4] {
+    [0, 1, 2, 3].map(|seed| {
+        let options = SimOptions::default().seed(seed);
+        let found = ran_with(launch, &options, &build).err();
+        if let Some(fault) = &found {
+            println!("{seed}: {fault}");
+        }
+        found.map(|fault| fault.kind())
+    })
+}
+
+const CLEAN: [Option<FaultKind>; 4] = [None; 4];
+const RACE: [Option<FaultKind>; 4] = [Some(FaultKind::Race); 4];
+
+/// Whether the thread has this number in its block.
+fn is(k: &mut KernelBuilder, thread: i64) -> Reg {
+    let own = k.mov(Type::U32, Special::Tid(0));
+    k.setp(Compare::Eq, Type::U32, own, thread)
+}
+
+/// The shared address of the thread's word.
+fn own_word(k: &mut KernelBuilder, tile: SharedId) -> Reg {
+    let thread = k.mov(Type::U32, Special::Tid(0));
+    let base = k.address_of(tile);
+    k.mad(Type::U32, thread, 4, base)
+}
+
+/// Barriers that thread 0 initialises for these arrivals, with a barrier of the block behind.
+fn barriers<const N: usize>(k: &mut KernelBuilder, arrivals: [i64; N]) -> [SharedId; N] {
+    let names = ["bar0", "bar1", "bar2"];
+    let first = is(k, 0);
+    let mut number = 0;
+    let all = arrivals.map(|count| {
+        let bar = k.shared(names[number], 8, 8);
+        number += 1;
+        k.when(first, |k| k.mbarrier_init(bar, count));
+        bar
+    });
+    k.when(first, |k| k.fence(FenceKind::MbarrierInit));
+    k.sync();
+    all
+}
+
+/// Waits in a loop of tests.
+fn spin(k: &mut KernelBuilder, bar: SharedId) {
+    k.loop_(|k| {
+        let done = k.mbarrier_try(bar, 0);
+        k.break_if(done);
+    });
+}
+
+/// A bulk store of 128 bytes from a tile, and its group.
+fn store(k: &mut KernelBuilder, tile: impl Into<Address>, data: impl Into<Address>) {
+    store_bytes(k, tile, data, 128);
+}
+
+fn store_bytes(
+    k: &mut KernelBuilder,
+    tile: impl Into<Address>,
+    data: impl Into<Address>,
+    bytes: i64,
+) {
+    let args = CopyArgs {
+        dst: End::Memory(data.into()),
+        src: End::Memory(tile.into()),
+        size: Some(bytes.into()),
+        ..CopyArgs::default()
+    };
+    k.copy_atom(&copy("SM90_BULK_COPY_S2G").unwrap(), args);
+    k.bulk_commit();
+}
+
+/// A wait for a barrier that tells of an early arrival of the warp keeps what its lanes know of later ones.
+#[test]
+fn an_early_arrival_does_not_take_back_what_a_later_one_orders() {
+    let told = |meets: bool| {
+        kinds(Launch::new(1, 32), move |k, _| {
+            let tile = k.shared("tile", 4, 4);
+            let [early, late] = barriers(k, [32, 32]);
+            k.mbarrier_arrive(early);
+            let three = is(k, 3);
+            k.when(three, |k| k.store(shared(), tile, 7));
+            k.mbarrier_arrive(late);
+            if meets {
+                spin(k, late);
+            }
+            k.mbarrier_wait(early, 0);
+            let five = is(k, 5);
+            k.when(five, |k| k.load(shared(), tile));
+        })
+    };
+    assert_eq!(told(true), CLEAN);
+    assert_eq!(told(false), RACE);
+}
+
+/// A wait for a barrier that tells of an arrival before the wait for a copy does not pass that wait on.
+#[test]
+fn an_early_arrival_does_not_pass_on_a_later_wait_for_a_copy() {
+    let reused = |synced: bool| {
+        kinds(Launch::new(1, 32), move |k, data| {
+            let tile = k.shared("tile", 128, 128);
+            let [early] = barriers(k, [32]);
+            let own = own_word(k, tile);
+            k.store(shared(), own, 1);
+            k.fence(FenceKind::ProxyAsyncShared);
+            k.sync();
+            k.mbarrier_arrive(early);
+            let first = is(k, 0);
+            k.if_(first, |k| {
+                store(k, tile, data);
+                k.bulk_wait(0, true);
+            });
+            if synced {
+                k.warp_sync();
+            }
+            k.mbarrier_wait(early, 0);
+            k.store(shared(), own, 2);
+            k.if_(first, |k| k.bulk_wait(0, false));
+        })
+    };
+    assert_eq!(reused(true), CLEAN);
+    assert_eq!(reused(false), RACE);
+}
