@@ -156,3 +156,30 @@ fn an_early_arrival_does_not_pass_on_a_later_wait_for_a_copy() {
     assert_eq!(reused(true), CLEAN);
     assert_eq!(reused(false), RACE);
 }
+
+/// Three staging buffers in turn: a barrier of the warp passes on a wait once, and later waits for other copies leave it so.
+#[test]
+fn a_later_wait_for_copies_takes_no_earlier_one_back() {
+    let staged = |kept: u32| {
+        kinds(Launch::new(1, 32), move |k, data| {
+            let tile = k.shared("tile", 3 * 128, 128);
+            let own = own_word(k, tile);
+            let first = is(k, 0);
+            for round in 0..7 {
+                let buffer = round % 3 * 128;
+                k.store(shared(), Address::from(own).at(buffer), round);
+                k.fence(FenceKind::ProxyAsyncShared);
+                k.sync();
+                k.if_(first, |k| {
+                    let from = Address::from(tile).at(buffer);
+                    store(k, from, Address::from(data).at(128 * round));
+                    k.bulk_wait(kept, true);
+                });
+            }
+            k.if_(first, |k| k.bulk_wait(0, false));
+        })
+    };
+    // The store of the round before the last is read when the barrier of this round passes that on.
+    assert_eq!(staged(1), CLEAN);
+    assert_eq!(staged(2), RACE);
+}

@@ -45,6 +45,7 @@ impl Exec<'_, '_, '_> {
                     engine,
                     lanes: 1 << lane,
                     group: self.w.bulk.committed[lane],
+                    has_read: false,
                 });
             }
         }

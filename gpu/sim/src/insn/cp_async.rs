@@ -81,6 +81,7 @@ impl Exec<'_, '_, '_> {
             engine: (agent, clock),
             lanes: members,
             group,
+            has_read: false,
         });
     }
 
@@ -146,14 +147,14 @@ impl Exec<'_, '_, '_> {
             Async::CpAsyncCommit => lanes(mask).for_each(|lane| self.w.copies.committed[lane] += 1),
             Async::BulkCommit => lanes(mask).for_each(|lane| self.w.bulk.committed[lane] += 1),
             Async::CpAsyncWait { pending } => {
-                let numbers = self.w.copies.due(mask, *pending);
+                let numbers = self.w.copies.due(mask, *pending, false);
                 return Ok(Flow::Wait(Wait::Operations {
                     numbers,
                     read: false,
                 }));
             }
             Async::BulkWait { pending, read } => {
-                let numbers = self.w.bulk.due(mask, *pending);
+                let numbers = self.w.bulk.due(mask, *pending, *read);
                 return Ok(Flow::Wait(Wait::Operations {
                     numbers,
                     read: *read,

@@ -271,13 +271,14 @@ impl Machine<'_, '_> {
                     ..
                 } = warp;
                 for groups in [copies, bulk] {
-                    groups.flying.retain(|copy: &Flying| {
+                    groups.flying.retain_mut(|copy: &mut Flying| {
                         let waited = numbers.contains(&copy.number);
                         if waited {
                             let (engine, done) = copy.engine;
                             let known = (engine, done - u32::from(read));
                             view.seen.raise(known.0, known.1);
                             lockstep.waited(known, now);
+                            copy.has_read |= read;
                         }
                         !waited || read
                     });

@@ -9,6 +9,23 @@ use crate::lane::bits::lanes;
 /// A lane that stands for several.
 pub(crate) const SEVERAL: usize = 32;
 
+/// The kind of a wait for an operation. An engine has the odd clock of an operation for its read, the even one behind it for its write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Awaited {
+    Read,
+    Write,
+}
+
+impl Awaited {
+    fn of(clock: u32) -> Self {
+        if clock % 2 == 1 {
+            Awaited::Read
+        } else {
+            Awaited::Write
+        }
+    }
+}
+
 /// For each pair of lanes, the warp's clock up to which the steps of the one happen before the other.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lockstep {
@@ -16,8 +33,8 @@ pub(crate) struct Lockstep {
     floor: u32,
     /// Where lanes met that are not all: what each knows of each other beyond the floor.
     pairs: Option<Rc<[[u32; 32]; 32]>>,
-    /// The copies that single lanes have waited for: by engine its clock, and the warp's clock at the wait.
-    waits: Option<Rc<BTreeMap<usize, (u32, u32)>>>,
+    /// The copies that single lanes have waited for: by engine and kind of wait its clock, and the warp's clock at the wait.
+    waits: Option<Rc<BTreeMap<(usize, Awaited), (u32, u32)>>>,
 }
 
 impl Lockstep {
@@ -44,21 +61,30 @@ impl Lockstep {
 
     /// At this time lanes have waited for copies of their own: the others do not know that until they meet.
     pub(crate) fn waited(&mut self, (engine, clock): (usize, u32), now: u32) {
-        Rc::make_mut(self.waits.get_or_insert_default()).insert(engine, (clock, now));
+        let wait = (engine, Awaited::of(clock));
+        Rc::make_mut(self.waits.get_or_insert_default()).insert(wait, (clock, now));
     }
 
     /// Whether a lane of this warp has met the one that did something, or waited for it, since.
     pub(crate) fn met(&self, lane: usize, warp: usize, other: Epoch) -> bool {
-        let waited = || self.waits.as_ref()?.get(&other.agent());
         let since = if other.agent() == warp {
-            other.clock()
+            Some(other.clock())
         } else {
-            match waited() {
-                Some((clock, at)) if waits_for(*clock, other.clock()) => *at,
-                _ => return true,
-            }
+            self.waited_since(other)
         };
-        since <= self.known(lane, other.lane())
+        since.is_none_or(|since| since <= self.known(lane, other.lane()))
+    }
+
+    /// The warp's clock at the first wait of lanes for an access of an engine: a wait for its operation's write is one for its read too.
+    fn waited_since(&self, access: Epoch) -> Option<u32> {
+        let waits = self.waits.as_ref()?;
+        let wait = |kind| waits.get(&(access.agent(), kind));
+        let both = [wait(Awaited::Read), wait(Awaited::Write)];
+        let known = both.into_iter().flatten();
+        known
+            .filter(|(clock, _)| waits_for(*clock, access.clock()))
+            .map(|(_, at)| *at)
+            .min()
     }
 
     /// Orders the lanes of `mask` after everything up to `clock`, which may be long past.
@@ -111,8 +137,7 @@ impl Lockstep {
 
 /// Whether a wait for an engine up to `waited` is a wait for its access at `clock`.
 ///
-/// An operation has two clocks of its engine: the odd one for its read, the even one behind it for its write. A wait for the read of an
-/// operation says nothing of the write of the operation before, which the engine may have done for other lanes.
+/// A wait for the read of an operation says nothing of the write of the operation before, which the engine may have done for other lanes.
 fn waits_for(waited: u32, clock: u32) -> bool {
     clock <= waited && clock.div_ceil(2) == waited.div_ceil(2)
 }
@@ -164,6 +189,20 @@ mod tests {
                 (lanes.known(5, 3), lanes.met(5, warp, access)),
                 (known, met)
             );
+        }
+    }
+
+    /// A wait for a copy's write leaves the wait for its read before it, which other lanes may know of.
+    #[test]
+    fn a_wait_for_a_write_leaves_the_wait_for_the_read() {
+        let (engine, warp) = (40, 0);
+        let [read, write] = [1, 2].map(|clock| Epoch::new(engine, clock, 7, 0, Proxy::Async));
+        let mut lanes = Lockstep::default();
+        lanes.waited((engine, 1), 5);
+        lanes.waited((engine, 2), 8);
+        for (clock, met) in [(4, [false; 2]), (5, [true, false]), (8, [true; 2])] {
+            lanes.some(1 << 3, ALL, clock);
+            assert_eq!([read, write].map(|access| lanes.met(3, warp, access)), met);
         }
     }
 
