@@ -3,8 +3,8 @@
 use colex_atom::{Arch, copy};
 use colex_ir::launch::{Argument, Launch};
 use colex_ir::{
-    Access, Address, Compare, CopyArgs, End, FenceKind, KernelBuilder, Reg, SharedId, Space,
-    Special, Type,
+    Access, Address, ClusterOrder, Compare, CopyArgs, End, FenceKind, KernelBuilder, Reg, SharedId,
+    Space, Special, Sync, Type,
 };
 
 use crate::{Fault, FaultKind, Memory, SimOptions, simulate};
@@ -182,4 +182,33 @@ fn a_later_wait_for_copies_takes_no_earlier_one_back() {
     // The store of the round before the last is read when the barrier of this round passes that on.
     assert_eq!(staged(1), CLEAN);
     assert_eq!(staged(2), RACE);
+}
+
+/// A warp that arrived at a phase of the cluster's barrier that is complete, and ends, has not arrived at the next one.
+#[test]
+fn a_warp_that_ends_leaves_arrivals_of_a_later_phase() {
+    let found = kinds(Launch::new(1, 128).cluster(1), |k, _| {
+        let bar = k.shared("bar", 8, 8);
+        let first = is(k, 0);
+        k.when(first, |k| k.mbarrier_init(bar, 1));
+        k.sync();
+        let order = ClusterOrder::Release;
+        k.push(Sync::ClusterArrive { order });
+        let thread = k.mov(Type::U32, Special::Tid(0));
+        let leaves = k.setp(Compare::Lt, Type::U32, thread, 32);
+        k.if_else(
+            leaves,
+            // It ends once the others have arrived again.
+            |k| k.mbarrier_wait(bar, 0),
+            |k| {
+                k.push(Sync::ClusterWait);
+                k.push(Sync::ClusterArrive { order });
+                k.named_sync(1, 96);
+                let tells = is(k, 32);
+                k.when(tells, |k| k.mbarrier_arrive(bar));
+                k.push(Sync::ClusterWait);
+            },
+        );
+    });
+    assert_eq!(found, CLEAN);
 }
