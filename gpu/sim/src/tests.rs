@@ -252,3 +252,78 @@ fn copies_of_a_group_to_one_place_race() {
         assert_eq!(overlapping(true, one_instruction), RACE);
     }
 }
+
+/// A store is not waited for; 140 loads follow, each waited for; then the source of the store is overwritten.
+#[test]
+fn many_waits_for_other_copies_do_not_stand_for_a_wait_for_one() {
+    let reused = |waits: bool| {
+        kinds(Launch::new(1, 1), move |k, data| {
+            let tile = k.shared("tile", 128, 128);
+            let landed = k.shared("landed", 16, 16);
+            let bar = k.shared("bar", 8, 8);
+            k.mbarrier_init(bar, 1);
+            k.fence(FenceKind::MbarrierInit);
+            for word in 0..32 {
+                k.store(shared(), Address::from(tile).at(4 * word), 1);
+            }
+            k.fence(FenceKind::ProxyAsyncShared);
+            store(k, tile, Address::from(data).at(1024));
+            if waits {
+                k.bulk_wait(0, true);
+            }
+            for load in 0..140 {
+                k.mbarrier_arrive_expect(bar, 16);
+                let args = CopyArgs {
+                    dst: End::Memory(landed.into()),
+                    src: End::Memory(data.into()),
+                    barrier: Some(bar.into()),
+                    size: Some(16.into()),
+                    ..CopyArgs::default()
+                };
+                k.copy_atom(&copy("SM90_BULK_COPY_G2S").unwrap(), args);
+                k.mbarrier_wait(bar, load % 2);
+            }
+            k.store(shared(), tile, 2);
+            k.bulk_wait(0, false);
+        })
+    };
+    assert_eq!(reused(true), CLEAN);
+    assert_eq!(reused(false), RACE);
+}
+
+/// Thread 32 stores a tile; thread 0 stores another one 140 times, of which only the reads are waited for, and writes the first one.
+#[test]
+fn many_waits_for_reads_do_not_stand_for_a_wait_for_one() {
+    let reused = |waits: bool| {
+        kinds(Launch::new(1, 64), move |k, data| {
+            let tiles = ["first", "second"].map(|name| k.shared(name, 16, 16));
+            let (zero, other) = (is(k, 0), is(k, 32));
+            for tile in tiles {
+                for word in 0..4 {
+                    k.when(zero, |k| {
+                        k.store(shared(), Address::from(tile).at(4 * word), 1)
+                    });
+                }
+            }
+            k.fence(FenceKind::ProxyAsyncShared);
+            k.sync();
+            k.if_(other, |k| {
+                store_bytes(k, tiles[0], Address::from(data).at(3072), 16);
+                if waits {
+                    k.bulk_wait(0, true);
+                }
+            });
+            k.sync();
+            k.if_(zero, |k| {
+                for number in 0..140 {
+                    store_bytes(k, tiles[1], Address::from(data).at(16 * number), 16);
+                    k.bulk_wait(0, true);
+                }
+                k.store(shared(), tiles[0], 2);
+            });
+            k.bulk_wait(0, false);
+        })
+    };
+    assert_eq!(reused(true), CLEAN);
+    assert_eq!(reused(false), RACE);
+}

@@ -63,7 +63,7 @@ impl Exec<'_, '_, '_> {
     fn issue_copies(&mut self, pieces: Vec<Piece>, members: u32, group: u32) {
         let (agent, clock) = match self.w.copies.flying.last() {
             Some(last) if last.group == group && last.lanes == members => last.engine,
-            _ => self.g.engine(self.w.now()),
+            _ => self.g.engine(self.w.now(), &self.w.view),
         };
         let transfer = Transfer {
             pieces,

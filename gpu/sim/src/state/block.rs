@@ -139,9 +139,9 @@ impl Group {
         (self.warps / self.blocks.len().max(1)).max(1)
     }
 
-    /// The next engine in turn, for a warp at this time, and its clock when it is done with one operation more; one before, it has read.
-    pub(crate) fn engine(&mut self, (warp, asked): (usize, u32)) -> (usize, u32) {
-        let engine = self.next_engine;
+    /// An engine for a warp with this view, and its clock when it is done with one operation more; one before, it has read.
+    pub(crate) fn engine(&mut self, (warp, asked): (usize, u32), view: &View) -> (usize, u32) {
+        let engine = self.free_engine(view);
         self.next_engine = (engine + 1) % ENGINES;
         let used = &mut self.engines[engine];
         *used = Engine {
@@ -152,6 +152,26 @@ impl Group {
             told: false,
         };
         (self.warps + engine, used.clock)
+    }
+
+    /// The next engine in turn whose last operation is ordered before the new one: a wait for the new one says nothing of an operation
+    /// that it follows only on the engine. If there is none, one whose last operation has read its source, or else the next.
+    fn free_engine(&self, view: &View) -> usize {
+        let mut has_read = None;
+        for i in 0..ENGINES {
+            let engine = (self.next_engine + i) % ENGINES;
+            let (seen, done) = (
+                view.seen.get(self.warps + engine),
+                self.engines[engine].clock,
+            );
+            if done <= seen {
+                return engine;
+            }
+            if done <= seen + 1 {
+                has_read = has_read.or(Some(engine));
+            }
+        }
+        has_read.unwrap_or(self.next_engine)
     }
 
     /// The last operation of an engine completes bytes of a barrier: block, place, bytes.
