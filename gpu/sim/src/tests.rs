@@ -46,6 +46,7 @@ fn kinds(launch: Launch, build: impl Fn(&mut KernelBuilder, Reg)) -> [Option<Fau
 
 const CLEAN: [Option<FaultKind>; 4] = [None; 4];
 const RACE: [Option<FaultKind>; 4] = [Some(FaultKind::Race); 4];
+const BARRIER: [Option<FaultKind>; 4] = [Some(FaultKind::Barrier); 4];
 
 /// Whether the thread has this number in its block.
 fn is(k: &mut KernelBuilder, thread: i64) -> Reg {
@@ -326,4 +327,103 @@ fn many_waits_for_reads_do_not_stand_for_a_wait_for_one() {
     };
     assert_eq!(reused(true), CLEAN);
     assert_eq!(reused(false), RACE);
+}
+
+/// A barrier of thread 0, and a mistake with it.
+fn destroyed(build: impl Fn(&mut KernelBuilder, SharedId)) -> [Option<FaultKind>; 4] {
+    kinds(Launch::new(1, 32), move |k, _| {
+        let [bar] = barriers(k, [32]);
+        build(k, bar);
+    })
+}
+
+#[test]
+fn a_barrier_is_an_object_until_it_is_invalidated() {
+    let inval = |k: &mut KernelBuilder, bar: SharedId| {
+        let first = is(k, 0);
+        k.when(first, |k| k.push(Sync::MbarrierInval { a: bar.into() }));
+    };
+    let write = |k: &mut KernelBuilder, bar: SharedId| {
+        let first = is(k, 0);
+        k.when(first, |k| k.store(shared(), Address::from(bar).at(4), 1));
+    };
+    let init = |k: &mut KernelBuilder, bar: SharedId| {
+        let first = is(k, 0);
+        k.when(first, |k| k.mbarrier_init(bar, 32));
+    };
+    let meet = |k: &mut KernelBuilder, bar: SharedId| {
+        k.mbarrier_arrive(bar);
+        k.mbarrier_wait(bar, 0);
+        k.sync();
+    };
+    assert_eq!(destroyed(write), BARRIER);
+    assert_eq!(destroyed(init), BARRIER);
+    let twice = |k: &mut KernelBuilder, bar| {
+        inval(k, bar);
+        inval(k, bar);
+    };
+    assert_eq!(destroyed(twice), BARRIER);
+    let again = |k: &mut KernelBuilder, bar| {
+        meet(k, bar);
+        inval(k, bar);
+        init(k, bar);
+        k.sync();
+        meet(k, bar);
+        inval(k, bar);
+        write(k, bar);
+    };
+    assert_eq!(destroyed(again), CLEAN);
+    let early = |k: &mut KernelBuilder, bar: SharedId| {
+        k.mbarrier_arrive(bar);
+        inval(k, bar);
+    };
+    assert_eq!(destroyed(early), RACE);
+}
+
+/// An engine that writes over a barrier destroys it as a thread does.
+#[test]
+fn a_copy_over_a_barrier_destroys_it() {
+    let found = destroyed(|k, bar| {
+        let first = is(k, 0);
+        let atom = copy("SM80_CP_ASYNC_CACHEALWAYS<uint32_t>").unwrap();
+        let data = k.pointer("more");
+        let data = k.param(data);
+        let args = CopyArgs {
+            dst: End::Memory(bar.into()),
+            src: End::Memory(data.into()),
+            ..CopyArgs::default()
+        };
+        k.when(first, |k| k.copy_atom(&atom, args));
+        k.cp_async_commit();
+        k.cp_async_wait(0);
+    });
+    assert_eq!(found, BARRIER);
+}
+
+/// Without a check of races too, a warp does not go on from a barrier that is gone.
+#[test]
+fn a_wait_for_a_barrier_that_is_gone_is_a_fault() {
+    let options = SimOptions {
+        races: false,
+        ..SimOptions::default()
+    };
+    let found = ran_with(Launch::new(1, 64), &options, &|k, _| {
+        let [bar, other] = barriers(k, [1, 32]);
+        let thread = k.mov(Type::U32, Special::Tid(0));
+        let waits = k.setp(Compare::Lt, Type::U32, thread, 32);
+        k.if_else(
+            waits,
+            |k| {
+                k.mbarrier_arrive(other);
+                k.mbarrier_wait(bar, 0);
+            },
+            |k| {
+                k.mbarrier_wait(other, 0);
+                let one = is(k, 32);
+                k.when(one, |k| k.push(Sync::MbarrierInval { a: bar.into() }));
+            },
+        );
+    });
+    let fault = found.expect_err("the barrier is gone");
+    assert_eq!(fault.kind(), FaultKind::Barrier, "{fault}");
 }

@@ -1,9 +1,7 @@
 //! The state of blocks and clusters beside that of their warps.
 
-use std::collections::BTreeMap;
-
 use super::accessor::Accessor;
-use super::mbarrier::Mbarrier;
+use super::mbarrier::Mbarriers;
 use super::named::Named;
 use super::pending::Pending;
 use crate::order::clock::{ENGINES, Epoch, Proxy, View};
@@ -36,7 +34,7 @@ pub(crate) struct Block {
     /// Its named barriers.
     pub(crate) named: [Named; 16],
     /// Its barriers in shared memory, by the place of their first byte.
-    pub(crate) mbarriers: BTreeMap<usize, Mbarrier>,
+    pub(crate) mbarriers: Mbarriers,
     /// The number of its warps that have not ended.
     pub(crate) live_warps: u32,
     /// The joined clocks of its ended warps.
@@ -201,7 +199,7 @@ impl Group {
     pub(crate) fn unannounced(&self, operation: Epoch) -> Option<(usize, usize, i64)> {
         let engine = self.used_for(operation)?;
         let (block, at, bytes) = engine.tells?;
-        let barrier = self.blocks[block].mbarriers.get(&at)?;
+        let barrier = self.blocks[block].mbarriers.get(at)?;
         // All copies that are to complete bytes there count.
         let on_the_way = self.engines.iter().filter(|engine| !engine.told);
         let on_the_way = on_the_way
