@@ -3,8 +3,8 @@
 use colex_atom::{Arch, copy};
 use colex_ir::launch::{Argument, Launch};
 use colex_ir::{
-    Access, Address, ClusterOrder, Compare, CopyArgs, End, FenceKind, KernelBuilder, Reg, SharedId,
-    Space, Special, Sync, Type,
+    Access, Address, ClusterOrder, Compare, CopyArgs, End, FenceKind, KernelBuilder, Order, Reg,
+    Scope, SharedId, Space, Special, Sync, Type,
 };
 
 use crate::{Fault, FaultKind, Memory, SimOptions, simulate};
@@ -426,4 +426,29 @@ fn a_wait_for_a_barrier_that_is_gone_is_a_fault() {
     });
     let fault = found.expect_err("the barrier is gone");
     assert_eq!(fault.kind(), FaultKind::Barrier, "{fault}");
+}
+
+/// Lane 0 sets a flag behind a store; the others read the flag, and a fence follows, before they read the word.
+#[test]
+fn a_relaxed_read_and_a_fence_order_lanes_as_an_acquire_does() {
+    let told = |order: Order, fence: bool| {
+        kinds(Launch::new(1, 32), move |k, _| {
+            let [tile, flag] = ["tile", "flag"].map(|name| k.shared(name, 4, 4));
+            let first = is(k, 0);
+            k.when(first, |k| k.store(shared(), flag, 0));
+            k.sync();
+            k.when(first, |k| {
+                k.store(shared(), tile, 7);
+                k.store(shared().order(Order::Release(Scope::Cta)), flag, 1);
+            });
+            k.load(shared().order(order), flag);
+            if fence {
+                k.fence(FenceKind::AcqRelCta);
+            }
+            k.load(shared(), tile);
+        })
+    };
+    assert_eq!(told(Order::Acquire(Scope::Cta), false), CLEAN);
+    assert_eq!(told(Order::Relaxed(Scope::Cta), true), CLEAN);
+    assert_eq!(told(Order::Relaxed(Scope::Cta), false), RACE);
 }

@@ -174,7 +174,7 @@ impl Exec<'_, '_, '_> {
             Sync::MbarrierWait { a, parity } => {
                 return self.mbarrier_wait(a, *parity, mask);
             }
-            Sync::Fence(kind) => self.fence(*kind),
+            Sync::Fence(kind) => self.fence(*kind, mask),
         }
         Ok(Flow::Next)
     }
@@ -342,7 +342,7 @@ impl Exec<'_, '_, '_> {
         Ok(Flow::Wait(Wait::Mbarriers(waits, mask)))
     }
 
-    fn fence(&mut self, kind: FenceKind) {
+    fn fence(&mut self, kind: FenceKind, mask: u32) {
         let own = self.w.index;
         let initialised = |g: &mut Group| {
             let barriers = g
@@ -359,6 +359,9 @@ impl Exec<'_, '_, '_> {
                 view, unacquired, ..
             } = self.w;
             unacquired.acquire(scope, home, view);
+            let earlier = unacquired.own(scope, home, own);
+            // A fence acquires what its own thread has read before.
+            self.w.learnt(mask & self.w.readers, earlier);
             return self.release(scope);
         }
         match kind {

@@ -92,7 +92,7 @@ impl Lockstep {
         if mask == alive {
             return self.raise(clock);
         }
-        if clock <= self.floor {
+        if clock <= self.floor || mask == 0 {
             return;
         }
         let pairs = Rc::make_mut(self.pairs.get_or_insert_default());

@@ -171,6 +171,8 @@ pub(crate) struct Warp {
     /// Its clocks at its last fences, and the clocks that it has read without acquiring them.
     pub(crate) released: Release,
     pub(crate) unacquired: Release,
+    /// The lanes that have read the latter.
+    pub(crate) readers: u32,
     /// The number of `wgmma.fence`, plus one, when each register was last written.
     pub(crate) touched: Vec<u32>,
     /// The number of `wgmma.fence`, plus one.
@@ -224,6 +226,7 @@ impl Warp {
             async_reads: vec![0; registers],
             released: Release::default(),
             unacquired: Release::default(),
+            readers: 0,
             touched: vec![0; registers],
             fences: 1,
             products: Products::default(),
