@@ -452,3 +452,34 @@ fn a_relaxed_read_and_a_fence_order_lanes_as_an_acquire_does() {
     assert_eq!(told(Order::Relaxed(Scope::Cta), true), CLEAN);
     assert_eq!(told(Order::Relaxed(Scope::Cta), false), RACE);
 }
+
+/// Lane 0 reads a word; lane 1 reads it later and writes it, and nothing orders that after the first read.
+#[test]
+fn a_later_read_of_another_lane_stands_for_no_earlier_one() {
+    let read = |is_shared: bool, meets: bool| {
+        kinds(Launch::new(1, 32), move |k, data| {
+            let tile = k.shared("tile", 4, 4);
+            let [bar] = barriers(k, [32]);
+            let first = is(k, 0);
+            k.when(first, |k| k.store(shared(), tile, 7));
+            k.sync();
+            let word = |k: &mut KernelBuilder| match is_shared {
+                true => (shared(), k.address_of(tile)),
+                false => (Access::new(Space::Global, Type::U32), data),
+            };
+            let (access, at) = word(k);
+            k.when(first, |k| k.load(access, at));
+            k.mbarrier_arrive(bar);
+            let second = is(k, 1);
+            k.when(second, |k| k.load(access, at));
+            if meets {
+                k.mbarrier_wait(bar, 0);
+            }
+            k.when(second, |k| k.store(access, at, 8));
+        })
+    };
+    for is_shared in [false, true] {
+        assert_eq!(read(is_shared, true), CLEAN, "{is_shared}");
+        assert_eq!(read(is_shared, false), RACE, "{is_shared}");
+    }
+}
