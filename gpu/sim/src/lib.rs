@@ -11,6 +11,8 @@ mod ranks;
 mod report;
 mod state;
 mod step;
+#[cfg(test)]
+mod tests;
 
 pub use machine::watch::Until;
 pub use options::{PrintTo, Schedule, SimOptions};

@@ -242,7 +242,7 @@ impl Stepper<'_, '_> {
             let header = ["barrier", "phase", "arrived", "bytes missing"];
             let mut rows = vec![header.map(String::from).to_vec()];
             for number in 0..region.bytes / 8 {
-                let barrier = block.mbarriers.get(&(start + 8 * number as usize));
+                let barrier = block.mbarriers.get(start + 8 * number as usize);
                 rows.push(match barrier {
                     None => vec![number.to_string(), "-".to_string()],
                     Some(barrier) => vec![

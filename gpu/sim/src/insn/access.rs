@@ -145,7 +145,8 @@ impl Exec<'_, '_, '_> {
             let own = release.own(ordering.scope, home, self.w.index);
             self.w.learnt(1 << lane, own);
         } else {
-            self.w.unacquired.merge(&release, ordering.scope)
+            self.w.unacquired.merge(&release, ordering.scope);
+            self.w.readers |= 1 << lane;
         }
     }
 

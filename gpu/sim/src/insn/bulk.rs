@@ -35,7 +35,7 @@ impl Exec<'_, '_, '_> {
                 None => self.plain_bulk(atom, args, lane, mask)?,
             };
             let to_global = atom.to() == At::Global;
-            let engine = self.g.engine(self.w.now());
+            let engine = self.g.engine(self.w.now(), &self.w.view);
             let site = Site::of(self.w, lane);
             self.g.tells(engine.0, transfer.tell.first().copied());
             let number = self.issue(site, engine, Proxy::Async, Work::Move(transfer));
@@ -45,6 +45,7 @@ impl Exec<'_, '_, '_> {
                     engine,
                     lanes: 1 << lane,
                     group: self.w.bulk.committed[lane],
+                    has_read: false,
                 });
             }
         }

@@ -111,8 +111,8 @@ impl Machine<'_, '_> {
             .named
             .iter_mut()
             .for_each(|named| named.turn(live * 32));
-        if warp.cluster_phase.is_some() {
-            // It had arrived, and is counted no more.
+        // It had arrived at this phase, and is counted no more. An arrival at a phase that is complete counts no more anyway.
+        if warp.cluster_phase == Some(g.barrier.phase) {
             g.barrier.arrived = g.barrier.arrived.saturating_sub(1);
         }
         g.turn_cluster();

@@ -63,7 +63,7 @@ impl Exec<'_, '_, '_> {
     fn issue_copies(&mut self, pieces: Vec<Piece>, members: u32, group: u32) {
         let (agent, clock) = match self.w.copies.flying.last() {
             Some(last) if last.group == group && last.lanes == members => last.engine,
-            _ => self.g.engine(self.w.now()),
+            _ => self.g.engine(self.w.now(), &self.w.view),
         };
         let transfer = Transfer {
             pieces,
@@ -81,6 +81,7 @@ impl Exec<'_, '_, '_> {
             engine: (agent, clock),
             lanes: members,
             group,
+            has_read: false,
         });
     }
 
@@ -146,14 +147,14 @@ impl Exec<'_, '_, '_> {
             Async::CpAsyncCommit => lanes(mask).for_each(|lane| self.w.copies.committed[lane] += 1),
             Async::BulkCommit => lanes(mask).for_each(|lane| self.w.bulk.committed[lane] += 1),
             Async::CpAsyncWait { pending } => {
-                let numbers = self.w.copies.due(mask, *pending);
+                let numbers = self.w.copies.due(mask, *pending, false);
                 return Ok(Flow::Wait(Wait::Operations {
                     numbers,
                     read: false,
                 }));
             }
             Async::BulkWait { pending, read } => {
-                let numbers = self.w.bulk.due(mask, *pending);
+                let numbers = self.w.bulk.due(mask, *pending, *read);
                 return Ok(Flow::Wait(Wait::Operations {
                     numbers,
                     read: *read,

@@ -11,13 +11,10 @@ use crate::order::shadow::AccessKind;
 use crate::report::event::EventKind;
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::block::Group;
-use crate::state::mbarrier::Mbarrier;
+use crate::state::mbarrier::{BYTES, Mbarrier};
 use crate::state::wait::Wait;
 use crate::state::warp::{Warp, lanes};
 use colex_ir::{Address, FenceKind, Operand, Space, Sync, Type};
-
-/// The bytes of a barrier.
-const BYTES: usize = 8;
 
 /// The most bytes or arrivals that a phase counts.
 const LIMIT: u64 = (1 << 20) - 1;
@@ -47,7 +44,7 @@ impl Machine<'_, '_> {
             }
         }
         let outside = remote || accessor.proxy == Proxy::Async;
-        match g.blocks[block].mbarriers.get(&at) {
+        match g.blocks[block].mbarriers.get(at) {
             None => {
                 let what = format!(
                     "{} is no barrier: `mbarrier.init` is missing",
@@ -67,7 +64,7 @@ impl Machine<'_, '_> {
             }
             Some(_) => {}
         }
-        let barrier = g.blocks[block].mbarriers.get_mut(&at);
+        let barrier = g.blocks[block].mbarriers.get_mut(at);
         Ok(barrier.expect("looked up above"))
     }
 
@@ -135,13 +132,7 @@ impl Exec<'_, '_, '_> {
             // The simulated kernel runs alone, and time does not pass.
             Sync::GridDependency { .. } | Sync::NanoSleep { .. } => {}
             Sync::MbarrierInit { a, count } => self.mbarrier_init(a, *count, mask)?,
-            Sync::MbarrierInval { a } => {
-                let addresses = self.address(a, mask)?;
-                for lane in lanes(mask) {
-                    let (block, at) = self.barrier_at(Space::Shared, addresses[lane], lane)?;
-                    self.g.blocks[block].mbarriers.remove(&at);
-                }
-            }
+            Sync::MbarrierInval { a } => self.mbarrier_inval(a, mask)?,
             Sync::MbarrierArrive {
                 space,
                 a,
@@ -183,7 +174,7 @@ impl Exec<'_, '_, '_> {
             Sync::MbarrierWait { a, parity } => {
                 return self.mbarrier_wait(a, *parity, mask);
             }
-            Sync::Fence(kind) => self.fence(*kind),
+            Sync::Fence(kind) => self.fence(*kind, mask),
         }
         Ok(Flow::Next)
     }
@@ -191,6 +182,7 @@ impl Exec<'_, '_, '_> {
     fn mbarrier_init(&mut self, a: &Address, count: Operand, mask: u32) -> Result<(), Fault> {
         let addresses = self.address(a, mask)?;
         let counts = self.value(count, Type::U32, mask)?;
+        let mut initialised = Vec::new();
         for lane in lanes(mask) {
             let count = counts[lane];
             let (block, at) = self.barrier_at(Space::Shared, addresses[lane], lane)?;
@@ -202,14 +194,39 @@ impl Exec<'_, '_, '_> {
                 return Err(self.fault(FaultKind::Barrier, lane, what));
             }
             let accessor = Accessor::lane(self.w, lane, Proxy::Generic);
+            let earlier = self.g.blocks[block].mbarriers.remove(at);
+            // A race is reported as one.
             self.m
                 .write(self.g, &accessor, Target::Shared { block, at }, &[0; BYTES])?;
+            // Lanes of one instruction may initialise one barrier, as they may store one value.
+            if earlier.is_some() && !initialised.contains(&(block, at)) {
+                let name = self.m.barrier_name(at);
+                let what = format!(
+                    "{name} is initialised already: `mbarrier.inval` must come before another `mbarrier.init`"
+                );
+                return Err(self.fault(FaultKind::Barrier, lane, what));
+            }
+            initialised.push((block, at));
             let barrier = Mbarrier::new(count as i64, self.w.index, self.g.agents());
             self.g.blocks[block].mbarriers.insert(at, barrier);
             self.record(|| EventKind::Init {
                 barrier: (block, at),
                 arrivals: count as u32,
             });
+        }
+        Ok(())
+    }
+
+    /// `mbarrier.inval`: the bytes may be used for something else by what comes after it.
+    fn mbarrier_inval(&mut self, a: &Address, mask: u32) -> Result<(), Fault> {
+        let addresses = self.address(a, mask)?;
+        for lane in lanes(mask) {
+            let (block, at) = self.barrier_at(Space::Shared, addresses[lane], lane)?;
+            let accessor = Accessor::lane(self.w, lane, Proxy::Generic);
+            self.m.barrier(self.g, &accessor, block, at)?;
+            self.m
+                .check_access(self.g, &accessor, block, at, BYTES, AccessKind::Write)?;
+            self.g.blocks[block].mbarriers.remove(at);
         }
         Ok(())
     }
@@ -325,7 +342,7 @@ impl Exec<'_, '_, '_> {
         Ok(Flow::Wait(Wait::Mbarriers(waits, mask)))
     }
 
-    fn fence(&mut self, kind: FenceKind) {
+    fn fence(&mut self, kind: FenceKind, mask: u32) {
         let own = self.w.index;
         let initialised = |g: &mut Group| {
             let barriers = g
@@ -342,6 +359,9 @@ impl Exec<'_, '_, '_> {
                 view, unacquired, ..
             } = self.w;
             unacquired.acquire(scope, home, view);
+            let earlier = unacquired.own(scope, home, own);
+            // A fence acquires what its own thread has read before.
+            self.w.learnt(mask & self.w.readers, earlier);
             return self.release(scope);
         }
         match kind {

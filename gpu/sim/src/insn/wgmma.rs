@@ -157,7 +157,7 @@ impl Exec<'_, '_, '_> {
         }
         let (agent, clock) = match self.w.products.open.last() {
             Some(last) => last.engine,
-            None => self.g.engine(self.w.now()),
+            None => self.g.engine(self.w.now(), &self.w.view),
         };
         let number = self.g.next_operation;
         self.g.next_operation += 1;

@@ -177,6 +177,13 @@ impl Machine<'_, '_> {
                     AccessKind::Write
                 };
                 self.check_access(g, accessor, block, at, data.len(), kind)?;
+                if let Some(barrier) = g.blocks[block].mbarriers.among(at, data.len()) {
+                    let what = format!(
+                        "this writes over {}: `mbarrier.inval` must come before another use of its bytes",
+                        self.barrier_name(barrier)
+                    );
+                    return Err(self.fault(g, &accessor.site, FaultKind::Barrier, what));
+                }
                 if accessor.agent < g.warps {
                     self.record(g, &accessor.site, || EventKind::Write {
                         to: vec![SharedBytes::new(block, at, data.len())],

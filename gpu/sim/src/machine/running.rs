@@ -184,7 +184,7 @@ impl Machine<'_, '_> {
         };
         let Cluster { group, warps, .. } = cluster;
         let warp = &mut warps[w];
-        self.resume(group, warp);
+        self.resume(group, warp)?;
         let mut exec = Exec {
             m: self,
             g: group,
@@ -238,9 +238,9 @@ impl Machine<'_, '_> {
     }
 
     /// Resumes a warp after its wait: it joins the clock that was published there.
-    fn resume(&self, group: &mut Group, warp: &mut Warp) {
+    fn resume(&self, group: &mut Group, warp: &mut Warp) -> Result<(), Fault> {
         let Some(wait) = warp.wait.take() else {
-            return;
+            return Ok(());
         };
         let block = &mut group.blocks[warp.block];
         match wait {
@@ -252,8 +252,15 @@ impl Machine<'_, '_> {
             Wait::Cluster { .. } => warp.learn(warp.alive(), &group.barrier.complete),
             Wait::Mbarriers(waits, mask) => {
                 for (block, at, parity) in waits {
-                    let barrier = group.blocks[block].mbarriers.get(&at);
-                    if let Some(known) = barrier.and_then(|barrier| barrier.passed(parity)) {
+                    let Some(barrier) = group.blocks[block].mbarriers.get(at) else {
+                        let what = format!(
+                            "this waits for {}, which `mbarrier.inval` has ended: that must come after the wait",
+                            self.barrier_name(at)
+                        );
+                        let site = Site::of(warp, mask.trailing_zeros() as usize);
+                        return Err(self.fault(group, &site, FaultKind::Barrier, what));
+                    };
+                    if let Some(known) = barrier.passed(parity) {
                         warp.learn(mask, known);
                     }
                 }
@@ -271,13 +278,14 @@ impl Machine<'_, '_> {
                     ..
                 } = warp;
                 for groups in [copies, bulk] {
-                    groups.flying.retain(|copy: &Flying| {
+                    groups.flying.retain_mut(|copy: &mut Flying| {
                         let waited = numbers.contains(&copy.number);
                         if waited {
                             let (engine, done) = copy.engine;
                             let known = (engine, done - u32::from(read));
                             view.seen.raise(known.0, known.1);
                             lockstep.waited(known, now);
+                            copy.has_read |= read;
                         }
                         !waited || read
                     });
@@ -286,6 +294,7 @@ impl Machine<'_, '_> {
             Wait::Registers(more) => block.free_registers -= more,
         }
         warp.pc += 1;
+        Ok(())
     }
 
     /// A warp that can go on; one that only looks at barriers if there is no other.
@@ -400,7 +409,7 @@ pub(crate) fn ready(warp: &Warp, group: &Group) -> bool {
             Some(Wait::Named { id, round }) => block.named[*id].rounds > *round,
             Some(Wait::Cluster { phase }) => group.barrier.phase > *phase,
             Some(Wait::Mbarriers(waits, _)) => waits.iter().all(|(block, at, parity)| {
-                let barrier = group.blocks[*block].mbarriers.get(at);
+                let barrier = group.blocks[*block].mbarriers.get(*at);
                 barrier.is_none_or(|barrier| barrier.passed(*parity).is_some())
             }),
             Some(Wait::Operations { numbers, read }) => numbers

@@ -86,7 +86,7 @@ impl Machine<'_, '_> {
 
     fn missing(&self, g: &Group, (block, at, parity): &(usize, usize, u64)) -> String {
         let name = self.barrier_name(*at);
-        let Some(barrier) = g.blocks[*block].mbarriers.get(at) else {
+        let Some(barrier) = g.blocks[*block].mbarriers.get(*at) else {
             return name;
         };
         let came = barrier.count - barrier.pending;

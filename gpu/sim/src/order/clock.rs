@@ -225,6 +225,11 @@ impl Epoch {
         }
     }
 
+    /// Whether both are of one step of an agent.
+    pub(crate) fn at_once(self, other: Epoch) -> bool {
+        (self.agent(), self.clock()) == (other.agent(), other.clock())
+    }
+
     /// Whether this clock covers it: it happens before.
     pub(crate) fn before(self, clock: &Clock) -> bool {
         self.clock() <= clock.get(self.agent())

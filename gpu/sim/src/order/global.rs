@@ -8,7 +8,7 @@ use super::clock::{Clock, Epoch, Proxy};
 use super::hash::Map;
 use super::history::Histories;
 use super::lockstep::SEVERAL;
-use super::shadow::{Access, AccessKind, REMEMBERED, Race};
+use super::shadow::{Access, AccessKind, MOST_OF_AGENT, REMEMBERED, Race};
 
 /// Bytes of a page of histories.
 pub(crate) const PAGE: u64 = 1 << 12;
@@ -387,8 +387,7 @@ impl Global {
         }
     }
 
-    /// The reads with one more where the latest is one of the same agent: if it is the only one, or stands for several
-    /// lanes of the same step already.
+    /// The reads with one more where the latest is one of the same step: if it is the only one, or stands for several lanes already.
     fn with_neighbour(
         &mut self,
         reads: u32,
@@ -403,7 +402,7 @@ impl Global {
             reads
         };
         let (new, read) = (self.mark(own), self.mark(latest));
-        if read.cluster != cluster || read.epoch.agent() != new.epoch.agent() {
+        if read.cluster != cluster || !read.epoch.at_once(new.epoch) {
             return None;
         }
         let epoch = new.epoch.beside(read.epoch);
@@ -412,12 +411,27 @@ impl Global {
             return Some(joined);
         }
         let (_, others) = self.members(reads).split_last()?;
-        let stays = |number: &u32| {
-            let read = self.mark(*number);
-            let same = read.cluster == cluster && read.epoch.agent() == new.epoch.agent();
-            !same && !read.before(cluster, access)
-        };
-        (joined == latest && others.iter().all(stays)).then_some(reads)
+        let mut same_agent = 0;
+        let mut stays = |number: &u32| self.stays(*number, cluster, access, &mut same_agent);
+        (joined == latest && others.iter().rev().all(&mut stays)).then_some(reads)
+    }
+
+    /// Whether a read stays beside a new one, as in shared memory; the latest are looked at first.
+    fn stays(
+        &self,
+        number: u32,
+        cluster: u32,
+        access: &Access<'_>,
+        same_agent: &mut usize,
+    ) -> bool {
+        let read = self.mark(number);
+        if read.cluster == cluster && read.epoch.agent() == access.epoch.agent() {
+            *same_agent += 1;
+            if *same_agent > MOST_OF_AGENT || read.epoch.at_once(access.epoch) {
+                return false;
+            }
+        }
+        !read.before(cluster, access)
     }
 
     /// The reads with one more; those that the new one knows of are left out.
@@ -441,15 +455,14 @@ impl Global {
         let mut new = self.mark(own);
         for number in &members {
             let read = self.mark(*number);
-            if read.cluster == cluster && read.epoch.agent() == new.epoch.agent() {
+            if read.cluster == cluster && read.epoch.at_once(new.epoch) {
                 new.epoch = new.epoch.beside(read.epoch);
             }
         }
-        members.retain(|number| {
-            let read = self.mark(*number);
-            let same = read.cluster == cluster && read.epoch.agent() == new.epoch.agent();
-            !same && !read.before(cluster, access)
-        });
+        let mut same_agent = 0;
+        members.reverse();
+        members.retain(|number| self.stays(*number, cluster, access, &mut same_agent));
+        members.reverse();
         if members.len() < MEMBERS {
             members.push(self.number(new));
         }

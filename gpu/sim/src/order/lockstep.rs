@@ -9,6 +9,23 @@ use crate::lane::bits::lanes;
 /// A lane that stands for several.
 pub(crate) const SEVERAL: usize = 32;
 
+/// The kind of a wait for an operation. An engine has the odd clock of an operation for its read, the even one behind it for its write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Awaited {
+    Read,
+    Write,
+}
+
+impl Awaited {
+    fn of(clock: u32) -> Self {
+        if clock % 2 == 1 {
+            Awaited::Read
+        } else {
+            Awaited::Write
+        }
+    }
+}
+
 /// For each pair of lanes, the warp's clock up to which the steps of the one happen before the other.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lockstep {
@@ -16,43 +33,67 @@ pub(crate) struct Lockstep {
     floor: u32,
     /// Where lanes met that are not all: what each knows of each other beyond the floor.
     pairs: Option<Rc<[[u32; 32]; 32]>>,
-    /// The copies that single lanes have waited for: by engine its clock, and the warp's clock at the wait.
-    waits: Option<Rc<BTreeMap<usize, (u32, u32)>>>,
+    /// The copies that single lanes have waited for: by engine and kind of wait its clock, and the warp's clock at the wait.
+    waits: Option<Rc<BTreeMap<(usize, Awaited), (u32, u32)>>>,
 }
 
 impl Lockstep {
-    /// Orders all lanes after everything up to `clock`: the whole warp has converged.
-    pub(crate) fn all(&mut self, clock: u32) {
-        if clock >= self.floor {
-            self.floor = clock;
+    /// Orders all lanes after everything up to `clock`, which may be long past: they know of each other's later steps what they knew.
+    fn raise(&mut self, clock: u32) {
+        if clock <= self.floor {
+            return;
+        }
+        self.floor = clock;
+        if let Some(pairs) = &self.pairs
+            && pairs.as_flattened().iter().all(|known| *known <= clock)
+        {
             self.pairs = None;
-            self.waits = None;
+        }
+        if let Some(waits) = &mut self.waits {
+            if waits.values().any(|(_, at)| *at <= clock) {
+                Rc::make_mut(waits).retain(|_, (_, at)| *at > clock);
+            }
+            if waits.is_empty() {
+                self.waits = None;
+            }
         }
     }
 
     /// At this time lanes have waited for copies of their own: the others do not know that until they meet.
     pub(crate) fn waited(&mut self, (engine, clock): (usize, u32), now: u32) {
-        Rc::make_mut(self.waits.get_or_insert_default()).insert(engine, (clock, now));
+        let wait = (engine, Awaited::of(clock));
+        Rc::make_mut(self.waits.get_or_insert_default()).insert(wait, (clock, now));
     }
 
     /// Whether a lane of this warp has met the one that did something, or waited for it, since.
     pub(crate) fn met(&self, lane: usize, warp: usize, other: Epoch) -> bool {
-        let waited = || self.waits.as_ref()?.get(&other.agent());
         let since = if other.agent() == warp {
-            other.clock()
+            Some(other.clock())
         } else {
-            match waited() {
-                Some((clock, at)) if waits_for(*clock, other.clock()) => *at,
-                _ => return true,
-            }
+            self.waited_since(other)
         };
-        since <= self.known(lane, other.lane())
+        since.is_none_or(|since| since <= self.known(lane, other.lane()))
     }
 
-    /// Orders the lanes of `mask` after everything up to `clock`.
+    /// The warp's clock at the first wait of lanes for an access of an engine: a wait for its operation's write is one for its read too.
+    fn waited_since(&self, access: Epoch) -> Option<u32> {
+        let waits = self.waits.as_ref()?;
+        let wait = |kind| waits.get(&(access.agent(), kind));
+        let both = [wait(Awaited::Read), wait(Awaited::Write)];
+        let known = both.into_iter().flatten();
+        known
+            .filter(|(clock, _)| waits_for(*clock, access.clock()))
+            .map(|(_, at)| *at)
+            .min()
+    }
+
+    /// Orders the lanes of `mask` after everything up to `clock`, which may be long past.
     pub(crate) fn some(&mut self, mask: u32, alive: u32, clock: u32) {
         if mask == alive {
-            return self.all(clock);
+            return self.raise(clock);
+        }
+        if clock <= self.floor || mask == 0 {
+            return;
         }
         let pairs = Rc::make_mut(self.pairs.get_or_insert_default());
         lanes(mask).for_each(|lane| {
@@ -65,7 +106,7 @@ impl Lockstep {
     /// Synchronises the lanes of `mask` with each other: each is ordered after what any of them was.
     pub(crate) fn meet(&mut self, mask: u32, alive: u32, clock: u32) {
         if mask == alive {
-            return self.all(clock);
+            return self.raise(clock);
         }
         let pairs = Rc::make_mut(self.pairs.get_or_insert_default());
         let mut cohort = [0; 32];
@@ -96,8 +137,7 @@ impl Lockstep {
 
 /// Whether a wait for an engine up to `waited` is a wait for its access at `clock`.
 ///
-/// An operation has two clocks of its engine: the odd one for its read, the even one behind it for its write. A wait for the read of an
-/// operation says nothing of the write of the operation before, which the engine may have done for other lanes.
+/// A wait for the read of an operation says nothing of the write of the operation before, which the engine may have done for other lanes.
 fn waits_for(waited: u32, clock: u32) -> bool {
     clock <= waited && clock.div_ceil(2) == waited.div_ceil(2)
 }
@@ -130,6 +170,42 @@ mod tests {
         assert_eq!((lanes.known(0, SEVERAL), lanes.known(4, SEVERAL)), (12, 9));
     }
 
+    /// A barrier may tell of an early arrival: what lanes know of later steps stays, and so do waits that others do not know of.
+    #[test]
+    fn an_order_up_to_a_past_clock_keeps_what_is_later() {
+        let (engine, warp) = (40, 0);
+        let access = Epoch::new(engine, 1, 7, 0, Proxy::Async);
+        let mut lanes = Lockstep::default();
+        lanes.some(1 << 5, ALL, 9);
+        lanes.waited((engine, 1), 20);
+        for (clock, known, met) in [
+            (5, 9, false),
+            (12, 12, false),
+            (20, 20, true),
+            (3, 20, true),
+        ] {
+            lanes.some(ALL, ALL, clock);
+            assert_eq!(
+                (lanes.known(5, 3), lanes.met(5, warp, access)),
+                (known, met)
+            );
+        }
+    }
+
+    /// A wait for a copy's write leaves the wait for its read before it, which other lanes may know of.
+    #[test]
+    fn a_wait_for_a_write_leaves_the_wait_for_the_read() {
+        let (engine, warp) = (40, 0);
+        let [read, write] = [1, 2].map(|clock| Epoch::new(engine, clock, 7, 0, Proxy::Async));
+        let mut lanes = Lockstep::default();
+        lanes.waited((engine, 1), 5);
+        lanes.waited((engine, 2), 8);
+        for (clock, met) in [(4, [false; 2]), (5, [true, false]), (8, [true; 2])] {
+            lanes.some(1 << 3, ALL, clock);
+            assert_eq!([read, write].map(|access| lanes.met(3, warp, access)), met);
+        }
+    }
+
     /// A wait of one lane for a copy, or for its read alone, hides that copy from the other lanes until they meet, and no copy that the
     /// same engine has done before or does later.
     #[test]
@@ -144,7 +220,7 @@ mod tests {
                 let copy = |clock: u32| (clock + 1) / 2;
                 let is_hidden = copy(clock) == copy(waited) && clock <= waited;
                 assert_eq!(lanes.met(1, warp, access), !is_hidden, "{waited} {clock}");
-                lanes.all(now);
+                lanes.meet(ALL, ALL, now);
                 assert!(lanes.met(1, warp, access), "{waited} {clock}");
                 cases += 2;
             }

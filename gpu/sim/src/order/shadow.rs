@@ -62,6 +62,7 @@ impl Access<'_> {
         let same = self.lane == SEVERAL || self.lane == other.lane();
         let complete = !self.is_far(other) || other.before(&self.view.far);
         complete
+            && !self.is_beside(other)
             && other.before(&self.view.seen)
             && (same || self.lockstep.met(self.lane, self.warp, other))
     }
@@ -72,6 +73,16 @@ impl Access<'_> {
         self.owners.as_ref().is_some_and(|(owners, warps)| {
             is_plain && other.agent() < *warps && !owners.contains(&other.agent())
         })
+    }
+
+    /// Whether this is a write of a `cp.async` and the other is of the same group, whose copies nothing orders.
+    ///
+    /// Only they share a clock of an engine in the generic proxy; each lane of one has one place.
+    fn is_beside(&self, other: Epoch) -> bool {
+        self.epoch.agent() != self.warp
+            && self.writes()
+            && self.epoch.proxy() == Some(Proxy::Generic)
+            && (other.agent(), other.clock()) == (self.epoch.agent(), self.epoch.clock())
     }
 
     /// The race with another access, after which this does not come.
@@ -117,17 +128,22 @@ impl Access<'_> {
         self.epoch.proxy() == Some(Proxy::Async) && other.proxy() != Some(Proxy::Async)
     }
 
-    /// Whether lanes of one instruction write the same value to one place: the result does not depend on their order.
+    /// Whether lanes of one instruction, or copies of one group, write the same value to one place: the result does not depend on
+    /// their order.
     pub(crate) fn repeats(&self, other: Epoch) -> bool {
         let when = |epoch: Epoch| (epoch.agent(), epoch.clock(), epoch.pc());
-        self.kind == AccessKind::Rewrite && when(other) == when(self.epoch)
+        self.kind == AccessKind::Rewrite
+            && (when(other) == when(self.epoch) || self.is_beside(other))
     }
 }
 
 /// The most sets that a cache remembers.
 pub(super) const REMEMBERED: usize = 1 << 14;
 
-/// Sets of reads that nothing orders, of one read per agent. The number of a set is the place of its latest read in the
+/// The reads of one agent that a set keeps beside a later one.
+pub(super) const MOST_OF_AGENT: usize = 2;
+
+/// Sets of reads that nothing orders. The number of a set is the place of its latest read in the
 /// list, plus one; each read is followed by the set without it.
 #[derive(Debug, Default)]
 pub(crate) struct ReadSets {
@@ -174,16 +190,15 @@ impl ReadSets {
         if let Some(grown) = self.grown.get(&(reads, new)) {
             return *grown;
         }
-        // A later read of the same agent replaces its earlier one: a write that is ordered after the later read is
-        // ordered after both.
-        let same = |read: &Epoch| read.agent() == access.epoch.agent();
-        if let Some(read) = self.members(reads).find(same) {
+        let at_once = |read: &Epoch| read.at_once(access.epoch);
+        if let Some(read) = self.members(reads).find(at_once) {
             new = new.beside(read);
         }
-        let stays = |read: &Epoch| read.agent() != new.agent() && !access.knows(*read);
-        let others = if self.members(reads).all(|read| stays(&read)) {
+        let others = if self.stay(reads, access) {
             reads
         } else {
+            let mut same_agent = 0;
+            let stays = |read: &Epoch| Self::stays(*read, access, &mut same_agent);
             let left: Vec<Epoch> = self.members(reads).filter(stays).collect();
             let set = left.into_iter().rev();
             set.fold(Epoch::default(), |set, read| self.number(read, set))
@@ -196,19 +211,39 @@ impl ReadSets {
         grown
     }
 
-    /// The set with one read more where its latest read is one of the same agent: if it is the only one, or stands for
-    /// several lanes of the same step already.
+    /// Whether a read stays in a set beside a new one; `same_agent` counts those of the same agent.
+    ///
+    /// A write that is ordered after the new read is ordered after each read that the new one knows of. It need not be ordered after an
+    /// earlier one of the same warp by a lane that has not met the new one's; the latest few of these are kept.
+    fn stays(read: Epoch, access: &Access<'_>, same_agent: &mut usize) -> bool {
+        if read.agent() == access.epoch.agent() {
+            *same_agent += 1;
+            if *same_agent > MOST_OF_AGENT || read.at_once(access.epoch) {
+                return false;
+            }
+        }
+        !access.knows(read)
+    }
+
+    /// Whether all reads of a set stay beside a new one.
+    fn stay(&self, reads: Epoch, access: &Access<'_>) -> bool {
+        let mut same_agent = 0;
+        self.members(reads)
+            .all(|read| Self::stays(read, access, &mut same_agent))
+    }
+
+    /// The set with one read more where its latest read is one of the same step: if it is the only one, or stands for several lanes
+    /// already.
     fn with_neighbour(&self, reads: Epoch, access: &Access<'_>) -> Option<Epoch> {
         let new = access.epoch;
         if reads.proxy().is_some() {
-            return (reads.agent() == new.agent()).then(|| new.beside(reads));
+            return reads.at_once(new).then(|| new.beside(reads));
         }
         let (latest, others) = self.list[reads.0 as usize - 1];
-        if latest.agent() != new.agent() || new.beside(latest) != latest {
+        if !latest.at_once(new) || new.beside(latest) != latest {
             return None;
         }
-        let stays = |read: Epoch| read.agent() != new.agent() && !access.knows(read);
-        self.members(others).all(stays).then_some(reads)
+        self.stay(others, access).then_some(reads)
     }
 
     /// The set of a read and of others.
@@ -381,7 +416,7 @@ mod tests {
     fn lanes_of_a_warp_race_until_they_meet() {
         let before = Lockstep::default();
         let mut lockstep = Lockstep::default();
-        lockstep.all(1);
+        lockstep.meet(u32::MAX, u32::MAX, 1);
         let view = view([1, 0, 0]);
         let of = |lane| Epoch::new(0, 1, 7, lane, Proxy::Generic);
         let by = |lane, writes, lockstep| Access {

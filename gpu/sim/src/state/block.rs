@@ -1,9 +1,7 @@
 //! The state of blocks and clusters beside that of their warps.
 
-use std::collections::BTreeMap;
-
 use super::accessor::Accessor;
-use super::mbarrier::Mbarrier;
+use super::mbarrier::Mbarriers;
 use super::named::Named;
 use super::pending::Pending;
 use crate::order::clock::{ENGINES, Epoch, Proxy, View};
@@ -36,7 +34,7 @@ pub(crate) struct Block {
     /// Its named barriers.
     pub(crate) named: [Named; 16],
     /// Its barriers in shared memory, by the place of their first byte.
-    pub(crate) mbarriers: BTreeMap<usize, Mbarrier>,
+    pub(crate) mbarriers: Mbarriers,
     /// The number of its warps that have not ended.
     pub(crate) live_warps: u32,
     /// The joined clocks of its ended warps.
@@ -139,9 +137,9 @@ impl Group {
         (self.warps / self.blocks.len().max(1)).max(1)
     }
 
-    /// The next engine in turn, for a warp at this time, and its clock when it is done with one operation more; one before, it has read.
-    pub(crate) fn engine(&mut self, (warp, asked): (usize, u32)) -> (usize, u32) {
-        let engine = self.next_engine;
+    /// An engine for a warp with this view, and its clock when it is done with one operation more; one before, it has read.
+    pub(crate) fn engine(&mut self, (warp, asked): (usize, u32), view: &View) -> (usize, u32) {
+        let engine = self.free_engine(view);
         self.next_engine = (engine + 1) % ENGINES;
         let used = &mut self.engines[engine];
         *used = Engine {
@@ -152,6 +150,26 @@ impl Group {
             told: false,
         };
         (self.warps + engine, used.clock)
+    }
+
+    /// The next engine in turn whose last operation is ordered before the new one: a wait for the new one says nothing of an operation
+    /// that it follows only on the engine. If there is none, one whose last operation has read its source, or else the next.
+    fn free_engine(&self, view: &View) -> usize {
+        let mut has_read = None;
+        for i in 0..ENGINES {
+            let engine = (self.next_engine + i) % ENGINES;
+            let (seen, done) = (
+                view.seen.get(self.warps + engine),
+                self.engines[engine].clock,
+            );
+            if done <= seen {
+                return engine;
+            }
+            if done <= seen + 1 {
+                has_read = has_read.or(Some(engine));
+            }
+        }
+        has_read.unwrap_or(self.next_engine)
     }
 
     /// The last operation of an engine completes bytes of a barrier: block, place, bytes.
@@ -181,7 +199,7 @@ impl Group {
     pub(crate) fn unannounced(&self, operation: Epoch) -> Option<(usize, usize, i64)> {
         let engine = self.used_for(operation)?;
         let (block, at, bytes) = engine.tells?;
-        let barrier = self.blocks[block].mbarriers.get(&at)?;
+        let barrier = self.blocks[block].mbarriers.get(at)?;
         // All copies that are to complete bytes there count.
         let on_the_way = self.engines.iter().filter(|engine| !engine.told);
         let on_the_way = on_the_way

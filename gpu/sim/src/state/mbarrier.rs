@@ -1,6 +1,60 @@
 //! mbarriers: barriers in shared memory that count arrivals and transaction bytes.
 
+use std::collections::BTreeMap;
+
 use crate::order::clock::View;
+
+/// The bytes of a barrier.
+pub(crate) const BYTES: usize = 8;
+
+/// The barriers of a block, by the place of their first byte, which is a multiple of [`BYTES`].
+#[derive(Debug, Default)]
+pub(crate) struct Mbarriers {
+    all: BTreeMap<usize, Mbarrier>,
+    /// From the first one to the end of the last one. Mostly they lie together: a write elsewhere is compared with no more.
+    first: usize,
+    end: usize,
+}
+
+impl Mbarriers {
+    pub(crate) fn get(&self, at: usize) -> Option<&Mbarrier> {
+        self.all.get(&at)
+    }
+
+    pub(crate) fn get_mut(&mut self, at: usize) -> Option<&mut Mbarrier> {
+        self.all.get_mut(&at)
+    }
+
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut Mbarrier> {
+        self.all.values_mut()
+    }
+
+    pub(crate) fn insert(&mut self, at: usize, barrier: Mbarrier) {
+        self.all.insert(at, barrier);
+        self.measure();
+    }
+
+    pub(crate) fn remove(&mut self, at: usize) -> Option<Mbarrier> {
+        let removed = self.all.remove(&at);
+        self.measure();
+        removed
+    }
+
+    fn measure(&mut self) {
+        self.first = self.all.keys().next().copied().unwrap_or(0);
+        self.end = self.all.keys().next_back().map_or(0, |at| at + BYTES);
+    }
+
+    /// The place of the first barrier that has one of these bytes.
+    pub(crate) fn among(&self, at: usize, count: usize) -> Option<usize> {
+        if at >= self.end || at + count <= self.first {
+            return None;
+        }
+        let from = at - at % BYTES;
+        let mut here = self.all.range(from..at + count);
+        here.next().map(|(at, _)| *at)
+    }
+}
 
 /// The state of one (PTX ISA 9.7.13.15).
 #[derive(Clone, Debug)]

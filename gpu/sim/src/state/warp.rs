@@ -66,6 +66,8 @@ pub(crate) struct Flying {
     pub(crate) lanes: u32,
     /// Which of the lanes' groups it belongs to.
     pub(crate) group: u32,
+    /// Whether a wait for its read is over; a later one says nothing new of it.
+    pub(crate) has_read: bool,
 }
 
 /// Copies in groups, each thread's its own.
@@ -77,11 +79,12 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    /// The copies that must be complete for at most `pending` groups of each lane to be under way.
-    pub(crate) fn due(&self, mask: u32, pending: u32) -> Vec<u64> {
+    /// The copies that must be complete, or with `read` have read, for at most `pending` groups of each lane to be under way.
+    pub(crate) fn due(&self, mask: u32, pending: u32, read: bool) -> Vec<u64> {
         let due = |copy: &&Flying| {
-            lanes(mask & copy.lanes)
-                .any(|lane| copy.group.saturating_add(pending) < self.committed[lane])
+            !(read && copy.has_read)
+                && lanes(mask & copy.lanes)
+                    .any(|lane| copy.group.saturating_add(pending) < self.committed[lane])
         };
         self.flying
             .iter()
@@ -168,6 +171,8 @@ pub(crate) struct Warp {
     /// Its clocks at its last fences, and the clocks that it has read without acquiring them.
     pub(crate) released: Release,
     pub(crate) unacquired: Release,
+    /// The lanes that have read the latter.
+    pub(crate) readers: u32,
     /// The number of `wgmma.fence`, plus one, when each register was last written.
     pub(crate) touched: Vec<u32>,
     /// The number of `wgmma.fence`, plus one.
@@ -221,6 +226,7 @@ impl Warp {
             async_reads: vec![0; registers],
             released: Release::default(),
             unacquired: Release::default(),
+            readers: 0,
             touched: vec![0; registers],
             fences: 1,
             products: Products::default(),
