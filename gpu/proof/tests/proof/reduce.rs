@@ -853,11 +853,12 @@ fn law_parts_under_way_at_once_have_the_same_bits() {
     }
 }
 
-/// A kernel that the simulator stops leaves counts of blocks; the next run begins without them.
+/// A kernel that the simulator stops leaves counts of blocks; the next run begins without them, and so does the next profile.
 #[test]
 fn law_a_run_that_fails_leaves_no_counts() {
     let mut failed = 0;
     for seed in 0..6 {
+        let is_profiled = seed % 2 == 1;
         let device = simulator(Arch::Sm80, seed);
         let x = device.uninitialised::<f32>(4096 * 64).expect("memory");
         // The last rows are not written, and the blocks before them count.
@@ -876,13 +877,18 @@ fn law_a_run_that_fails_leaves_no_counts() {
                 Ok(plan.expect("blocks share results"))
             });
             let call = call.expect("a call");
-            let error = call
-                .run(&device)
-                .expect_err("a read of memory that is not written");
+            let work = || {
+                if is_profiled {
+                    call.profile(&device).map(|_| ())
+                } else {
+                    call.run(&device)
+                }
+            };
+            let error = work().expect_err("a read of memory that is not written");
             assert!(error.to_string().contains("never written"), "{error}");
             failed += 1;
             x.write(&vec![1.0; 4096 * 64]).expect("a write");
-            call.run(&device).expect("a run");
+            work().expect("a run");
         }
         assert_eq!(y.download().expect("sums"), [4096.0; 64]);
     }
@@ -918,6 +924,39 @@ fn law_reductions_of_no_elements_have_the_neutral_result() {
     let none = none.view_mut((5, 0)).expect("a view");
     reduce(ReduceFunction::Max, &x, &[2], &none).expect("nothing");
     println!("law reduce.nothing: 5 cases");
+}
+
+/// A prepared reduction of no elements owns the zeros that it reads: it has its results also where the caches were cleared, and where
+/// other memory was allocated since.
+#[test]
+fn law_reductions_of_no_elements_outlive_the_caches() {
+    let device = simulator(Arch::Sm80, 5);
+    let memory = device.zeros::<f32>(4).expect("memory");
+    let x = memory.view((5, 0)).expect("a view");
+    let mut cases = 0;
+    for function in [
+        ReduceFunction::Sum,
+        ReduceFunction::SquareSum,
+        ReduceFunction::Norm,
+    ] {
+        let mut y = device.poisoned::<f32>(5).expect("memory");
+        {
+            let y = y.view_mut(5).expect("a view");
+            let call = Reduce::new(function, &x, &[1], &y)
+                .prepare()
+                .expect("a call");
+            for round in 0..3 {
+                device.clear_module_cache();
+                let others: Vec<_> = (0..8).map(|_| device.upload(&[7.0_f32; 2])).collect();
+                let ran = call.run(&device);
+                ran.unwrap_or_else(|why| panic!("{function}, round {round}: {why}"));
+                assert!(others.iter().all(Result::is_ok));
+                cases += 1;
+            }
+        }
+        assert_eq!(y.download().expect("results"), [0.0; 5], "{function}");
+    }
+    println!("law reduce.zeros: {cases} cases");
 }
 
 #[test]
