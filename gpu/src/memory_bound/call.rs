@@ -579,12 +579,30 @@ pub(crate) fn load_plans<P: Planned>(
     problems: impl IntoIterator<Item = Result<Option<P::Problem>, Error>>,
     fastest: impl Fn(&P::Problem) -> Result<P, Error>,
 ) -> Result<usize, Error> {
-    let mut kernels = HashSet::new();
-    for problem in problems {
+    let planned = problems.into_iter().map(|problem| {
         let Some(problem) = problem? else {
-            continue;
+            return Ok(None);
         };
         let plan = fastest(&problem)?;
+        Ok(Some((problem, plan)))
+    });
+    load_planned(device, planned)
+}
+
+/// As [`load_plans`], for problems whose plans are made.
+///
+/// # Errors
+///
+/// Returns the errors of [`load_plans`].
+pub(crate) fn load_planned<P: Planned>(
+    device: &Device,
+    planned: impl IntoIterator<Item = Result<Option<(P::Problem, P)>, Error>>,
+) -> Result<usize, Error> {
+    let mut kernels = HashSet::new();
+    for planned in planned {
+        let Some((problem, plan)) = planned? else {
+            continue;
+        };
         kernels.extend(plan.stages(&problem)?);
     }
     let prepared = device.extension::<Prepared<P>>();
