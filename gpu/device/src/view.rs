@@ -179,6 +179,14 @@ fn compact_form(shape: IntTuple, contiguous: Contiguous) -> Result<Arc<Form>, Er
 
 /// Returns the form of extents and strides.
 fn strided_form(extents: &[i64], strides: &[i64]) -> Result<Arc<Form>, Error> {
+    let shape = || IntTuple::flat(extents.iter().map(|extent| (*extent).into()));
+    // A form that is found has as many extents as strides: the numbers alone do not tell where the strides begin.
+    if extents.len() != strides.len() {
+        let modes = extents.len();
+        let why = format!("it has {modes} modes, and its strides are {strides:?}");
+        let shape = shape().to_string();
+        return Err(ErrorKind::Shape { shape, why }.into());
+    }
     let found = made(|made| match &made.strides {
         Strides::Given(numbers) => {
             numbers.len() == extents.len() + strides.len()
@@ -190,15 +198,7 @@ fn strided_form(extents: &[i64], strides: &[i64]) -> Result<Arc<Form>, Error> {
     if let Some(form) = found {
         return Ok(form);
     }
-    let shape = IntTuple::flat(extents.iter().map(|extent| (*extent).into()));
-    if extents.len() != strides.len() {
-        let why = format!(
-            "it has {} modes, and its strides are {strides:?}",
-            extents.len()
-        );
-        let shape = shape.to_string();
-        return Err(ErrorKind::Shape { shape, why }.into());
-    }
+    let shape = shape();
     let is_empty = extents.contains(&0) && extents.iter().all(|extent| *extent >= 0);
     let form = if is_empty {
         Form {

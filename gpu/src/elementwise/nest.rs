@@ -66,7 +66,7 @@ impl Nest {
                 .iter()
                 .filter(|leaf| leaf.extent.value() > 1);
             let mut strides = long.map(|leaf| leaf.stride.coefficient().value());
-            let far = strides.find(|stride| stride.abs() > MOST_STRIDE);
+            let far = strides.find(|stride| stride.unsigned_abs() > MOST_STRIDE.unsigned_abs());
             if let Some(stride) = far {
                 let (name, most) = (name.to_string(), MOST_STRIDE);
                 return Err(ElementwiseError::Stride { name, stride, most }.into());
@@ -167,7 +167,11 @@ impl Nest {
 
     /// The loops as parts of at most `most` steps of `step` coordinates along the innermost loop, with the coordinate of the
     /// first element of each part in every tensor.
+    ///
+    /// Numbers that were not checked make few parts: a step that is not positive counts as 1, and one that is longer than the innermost loop
+    /// cuts nothing.
     pub(crate) fn parts(&self, step: i64, most: i64) -> Vec<(Nest, Vec<i64>)> {
+        let (step, most) = (step.max(1), most.max(1));
         let tensors = self.loops[0].strides.len();
         let mut open = vec![(self.clone(), vec![0; tensors])];
         let mut done = Vec::new();
@@ -175,7 +179,7 @@ impl Nest {
             let steps = |i: usize, extent: i64| if i == 0 { extent / step + 1 } else { extent };
             let counts = nest.loops.iter().enumerate();
             let counts = counts.map(|(i, level)| steps(i, level.extent));
-            let fits = counts.fold(1, i64::saturating_mul) <= most;
+            let fits = counts.fold(1, i64::saturating_mul) <= most || step > nest.loops[0].extent;
             // Whole vectors, aligned as they were.
             let unit = |i: usize| if i == 0 { UNIT } else { 1 };
             let mut cuts = (0..nest.loops.len()).rev();

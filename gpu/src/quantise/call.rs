@@ -133,6 +133,15 @@ fn of_parts(are_in_q: bool) -> impl Fn(&ReduceProblem) -> Result<ReducePlan, Err
     }
 }
 
+/// Checks that a tensor has a mode of columns.
+fn check_rank(extents: &[i64]) -> Result<(), Error> {
+    if extents.is_empty() {
+        let x = shown(extents);
+        return Err(QuantiseError::Rank { x }.into());
+    }
+    Ok(())
+}
+
 /// Whether scales have the extents of the rows. The scale of a tensor of one mode may be one number.
 fn has_extents(found: &[i64], wanted: &[i64]) -> bool {
     found == wanted || wanted.is_empty() && found == [1]
@@ -524,6 +533,7 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
                 x: x.shape(),
             }))
         };
+        check_rank(&x.extents())?;
         if let Some(block) = block.filter(|block| !(1..=MOST_BLOCK).contains(block)) {
             let most = MOST_BLOCK;
             return Err(QuantiseError::Block { block, most }.into());
@@ -806,6 +816,7 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
         extents: &[i64],
         (scales, block, found): (&GivenView, Option<i64>, &[i64]),
     ) -> Result<Vec<(QuantiseProblem, [u64; 3])>, Error> {
+        check_rank(extents)?;
         let is_some = has_elements(extents)?;
         if !is_some {
             let rows = extents.split_last().map_or(extents, |(_, rows)| rows);

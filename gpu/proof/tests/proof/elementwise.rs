@@ -404,6 +404,7 @@ fn refused_quantisations_say_what_would_be_right() {
     found.push(sentence(quantised.blocks(128, &four).run()));
     found.push(planned(&|plan| plan.vector = 3));
     found.push(planned(&|plan| plan.vector = 2));
+    found.push(planned(&|plan| plan.vector = 8));
     found.push(planned(&|plan| plan.rows = 64));
     found.push(planned(&|plan| plan.accesses = 99));
     found.push(planned(&|plan| (plan.threads, plan.rows) = (8, 1)));
@@ -427,8 +428,9 @@ fn refused_quantisations_say_what_would_be_right() {
             "x has the shape (4,0): a row without columns has no largest size, and so no scale",
             "scales has the shape 5: it must be 4, for x (4,0)",
             "scales has the shape 4: it must be (4,0), for x (4,0)",
-            "the plan's vector is 3: the quantisation kernel takes a power of two, 1 to 4",
-            "the plan's vector is 2: the quantisation kernel takes 4 only",
+            "the plan's vector is 3: the quantisation kernel takes 1 or 4",
+            "the plan's vector is 2: the quantisation kernel takes 1 or 4",
+            "the plan's vector is 8: the quantisation kernel takes 1 or 4",
             "the plan's number of rows of a block is 64: the quantisation kernel takes a power of two, 1 to 16",
             "the plan's number of accesses is 99: the quantisation kernel takes 1 to 8",
             "the plan's number of threads of a block is 8: the quantisation kernel takes 32 to 1024, in multiples of 32",

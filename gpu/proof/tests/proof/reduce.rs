@@ -1141,7 +1141,7 @@ fn refused_reductions_say_what_would_be_right() {
             "the plan's number of bytes of parts in shared memory is 114688: the sum kernel takes 1 to 32768",
             "the plan's number of blocks of a cluster is 2: the sum kernel takes 1 only",
             "the plan's rows are shifted: x must begin at a multiple of the plan's accesses, each row where the one before it ends, \
-             and have at most 2147483648 elements",
+             and have at most 2147352576 elements",
             "`values` has the shape 300, and x (20,300) without the modes [1] is 20: both must be equal, or have modes of extent 1 where x is reduced",
             "((2,10),300):((300,1000),1) has a mode with several strides: each mode of a reduction must have one, so give its parts as modes",
             "the destination y (20):(0) has one element at several coordinates: which value stays would be a race",
