@@ -985,7 +985,7 @@ pub(crate) enum ElementwiseError {
         found: usize,
         most: usize,
     },
-    #[error("a stride of {name} is {stride}: it must be at most {most}")]
+    #[error("a stride of {name} is {stride}: it must be at most {most} in size")]
     Stride {
         name: String,
         stride: i64,

@@ -836,7 +836,7 @@ mod tests {
     use colex_atom::Arch;
     use colex_layout::{IntTuple, Layout};
 
-    use super::{Contiguous, FORMS, View, compact};
+    use super::{Contiguous, FORMS, View, ViewMut, compact};
     use crate::device::Device;
 
     /// A view has the layout of its shape however many other views the thread has made, and whether it made the same one before.
@@ -933,5 +933,33 @@ mod tests {
             "(2,2) is not the shape of a view: it has 2 modes, and its strides are [1]"
         );
         println!("law view.strided_again: {cases} cases");
+    }
+
+    /// As many numbers in all as those of a view that was made are a view only if they are as many strides as extents.
+    #[test]
+    fn law_a_strided_view_has_as_many_strides_as_extents() {
+        let buffer = Device::simulator(Arch::Sm80).zeros::<f32>(64).expect("64");
+        let mut cases = 0;
+        for modes in 1..5 {
+            let extents = vec![2_i64; modes];
+            let strides: Vec<i64> = (0..modes).rev().map(|mode| 1 << mode).collect();
+            let numbers = [&extents[..], &strides].concat();
+            for place in (0..=numbers.len()).filter(|place| *place != modes) {
+                View::strided(&buffer, &extents, &strides).expect("a view");
+                let (extents, strides) = numbers.split_at(place);
+                let shape = IntTuple::flat(extents.iter().map(|extent| (*extent).into()));
+                let expected = format!(
+                    "{shape} is not the shape of a view: it has {place} modes, and its strides are {strides:?}"
+                );
+                let read = View::strided(&buffer, extents, strides).expect_err(&expected);
+                let mut handle = buffer.clone();
+                let written = ViewMut::strided(&mut handle, extents, strides);
+                let written = written.expect_err(&expected);
+                assert_eq!(read.to_string(), expected);
+                assert_eq!(written.to_string(), expected);
+                cases += 1;
+            }
+        }
+        println!("law view.strides: {cases} cases");
     }
 }

@@ -295,4 +295,57 @@ mod tests {
             }
         }
     }
+
+    /// Numbers that no check has seen make a few parts, which have every coordinate.
+    #[test]
+    fn law_parts_by_any_numbers_are_few() {
+        let shapes = ["2147483648:1", "(65536,32768):(40000,1)", "(3,7):(7,1)"];
+        let steps = [
+            i64::MIN,
+            -1,
+            0,
+            1,
+            16,
+            1 << 20,
+            (1 << 31) - 1,
+            1 << 31,
+            1 << 40,
+            i64::MAX,
+        ];
+        for shape in shapes {
+            let layout: Layout = shape.parse().expect("a layout");
+            let nest = Nest::new(&[("y", &layout)]).expect("a nest");
+            for step in steps {
+                for most in [(1 << 31) / step.max(1), 1 << 20, 0] {
+                    if most == 0 && step <= 1 << 20 {
+                        continue;
+                    }
+                    let parts = nest.parts(step, most);
+                    assert!(parts.len() < 1 << 13, "{shape} by {step}: {}", parts.len());
+                    let all: i64 = parts.iter().map(|(part, _)| part.size()).sum();
+                    assert_eq!(all, layout.size(), "{shape} by {step}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn strides_of_any_size_are_taken_or_refused() {
+        let found = [i64::MIN, -(1 << 40), 1 << 40, i64::MAX].map(|stride| {
+            let layout = Layout::leaf(2, stride).expect("a layout");
+            let refused = Nest::new(&[("x", &layout)]).expect_err("it is refused");
+            refused.to_string()
+        });
+        assert_eq!(
+            found,
+            [
+                "a stride of x is -9223372036854775808: it must be at most 1099511627775 in size",
+                "a stride of x is -1099511627776: it must be at most 1099511627775 in size",
+                "a stride of x is 1099511627776: it must be at most 1099511627775 in size",
+                "a stride of x is 9223372036854775807: it must be at most 1099511627775 in size",
+            ]
+        );
+        let layout = Layout::leaf(2, MOST_STRIDE).expect("a layout");
+        assert!(Nest::new(&[("x", &layout)]).is_ok());
+    }
 }

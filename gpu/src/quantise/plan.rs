@@ -669,3 +669,41 @@ impl fmt::Display for QuantisePlan {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use colex_atom::Ty;
+    use colex_layout::Layout;
+
+    use super::*;
+
+    /// A launch has at most 2^31 - 1 blocks: a plan takes no problem that needs more.
+    #[test]
+    fn law_plans_take_the_blocks_of_a_launch() -> Result<(), Error> {
+        let of = |rows: i64| {
+            let [x, scales] = [1024, 1].map(|stride: i64| Layout::leaf(rows, stride));
+            let (x, scales) = (x.expect("a layout"), scales.expect("a layout"));
+            QuantiseProblem::of([Ty::F32, Ty::S8], [&x, &x, &scales], 1024, [1, 1], [0; 3])
+        };
+        let fastest = QuantisePlan::fastest(&of(100)?, Arch::Sm90a)?;
+        let mut refused = Vec::new();
+        for (rows, blocks) in [(1 << 30, 1), ((1 << 30) - 1, 2), (1 << 30, 2), (1 << 30, 8)] {
+            let plan = QuantisePlan {
+                rows: 1,
+                blocks,
+                ..fastest
+            };
+            let problem = of(rows)?;
+            assert_eq!(plan.takes(&problem), rows * blocks < 1 << 31, "{plan}");
+            refused.extend(plan.check_problem(&problem).err().map(|e| e.to_string()));
+        }
+        assert_eq!(
+            refused,
+            [
+                "the plan asks for 2147483648 blocks: the quantisation kernel takes at most 2147483647, 1 fewer",
+                "the plan asks for 8589934592 blocks: the quantisation kernel takes at most 2147483647, 6442450945 fewer",
+            ]
+        );
+        Ok(())
+    }
+}
