@@ -13,12 +13,13 @@ use colex_gpu::reduce::top_k::TopK;
 use colex_gpu::reduce::{Reduce, ReduceFunction};
 use colex_gpu::rowwise::{RowFunction, Rowwise};
 use colex_gpu::{Buffer, Device, Element, Error, Map, Rotary, View, ViewMut};
+use colex_layout::IntTuple;
 use half::bf16;
 
 use super::ahead::{rows, rows_mut};
-use super::calls::{buffer, captured, loads, on_cudarc, view, view_mut};
+use super::calls::{buffer, captured, far, loads, on_cudarc, view, view_mut};
 use super::library::{Counts, counted};
-use super::said;
+use super::{device, said};
 
 /// What a law asks of a call with tensors of one shape.
 #[derive(Clone, Copy)]
@@ -661,4 +662,99 @@ fn law_a_computed_scale_has_many_blocks_captured_or_not() {
          q with gaps: 3 launches, 2 of several blocks, captured 3, 1 of several blocks, prepared 3; \
          at once: 1 launches, 1 of several blocks, captured 4, 2 of several blocks, prepared 1"
     );
+}
+
+/// A call of a matrix in memory that the fake driver follows nowhere: `None` if its problem is refused, else how its default plan is taken.
+macro_rules! planned {
+    ($call:expr) => {{
+        let call = $call;
+        match call.problem() {
+            Err(_) => None,
+            Ok(_) => Some(call.prepare().map(drop)),
+        }
+    }};
+}
+
+/// Every call of the family with a matrix of this shape.
+fn planned(
+    device: &'static Device,
+    [rows, columns]: [i64; 2],
+) -> Vec<(&'static str, Option<Result<(), Error>>)> {
+    fn of<T: Element>(device: &'static Device, place: u64, extents: &[i64]) -> View<'static, T> {
+        let shape = IntTuple::flat(extents.iter().map(|extent| (*extent).into()));
+        View::row_major(&*far::<T>(device, place), shape).expect("a view")
+    }
+    fn to<T: Element>(device: &'static Device, place: u64, extents: &[i64]) -> ViewMut<'static, T> {
+        let shape = IntTuple::flat(extents.iter().map(|extent| (*extent).into()));
+        ViewMut::row_major(far::<T>(device, place), shape).expect("a view")
+    }
+    let shape = [rows, columns];
+    let (x, y) = (of::<f32>(device, 0, &shape), to::<f32>(device, 1, &shape));
+    let twice: MapExpression = "(x: tensor f32) -> y { add(x, x) }".parse().expect("a map");
+    let (sum, softmax) = (ReduceFunction::Sum, RowFunction::Softmax);
+    let [of_rows, of_columns] = [rows, columns].map(|extent| to::<f32>(device, 2, &[extent]));
+    let (two, at) = (
+        to::<f32>(device, 2, &[rows, 2]),
+        to::<i32>(device, 3, &[rows, 2]),
+    );
+    let heads = [1, 1, rows, columns];
+    let (from, turned) = (of::<f32>(device, 0, &heads), to::<f32>(device, 1, &heads));
+    let [cos, sin] = [2, 3].map(|place| of::<f32>(device, place, &[rows, columns / 2]));
+    let rotary = Rotary::new(Pairing::Interleaved, &from, &turned).features(columns / 2 * 2);
+    let q = to::<u8>(device, 1, &shape);
+    let quantised = Quantise::new(Ty::E4m3, &x, &q).rows(&of_rows).prepare();
+    let is_planned = |error: &Error| error.plan().is_none() && !error.to_string().contains("above");
+    let quantised = match quantised {
+        Err(error) if is_planned(&error) => None,
+        answer => Some(answer.map(drop)),
+    };
+    vec![
+        ("a softmax", planned!(Rowwise::new(softmax, &x, &y))),
+        (
+            "a sum of rows",
+            planned!(Reduce::new(sum, &x, &[1], &of_rows)),
+        ),
+        (
+            "a sum of columns",
+            planned!(Reduce::new(sum, &x, &[0], &of_columns)),
+        ),
+        ("a cumulative sum", planned!(Scan::new(&x, 1, &y))),
+        ("a selection", planned!(TopK::new(&x, 1, &two, &at))),
+        (
+            "a map",
+            planned!(Map::new(&twice).input("x", &x).output("y", &y)),
+        ),
+        ("a rotary embedding", planned!(rotary.tables(&cos, &sin))),
+        ("a quantisation of rows", quantised),
+    ]
+}
+
+/// Of tensors with as many elements as an extent of a launch may have, one row more, and more: where the problem of a call is taken, so is
+/// its default plan.
+#[test]
+fn law_default_plans_are_launched_where_problems_are_taken() {
+    let act = || {
+        let device: &'static Device = Box::leak(Box::new(device()));
+        let (mut taken, mut refused) = (0, Vec::new());
+        for columns in [257, 4096] {
+            for all in [1 << 30, colex_tensor::MAX_EXTENT, 1 << 31, 1 << 32] {
+                for rows in [all / columns, all / columns + 1] {
+                    for (name, answer) in planned(device, [rows, columns]) {
+                        match answer {
+                            Some(Ok(())) => taken += 1,
+                            Some(Err(error)) => {
+                                refused.push(format!("{name}, {rows} of {columns}: {error}"));
+                            }
+                            None => (),
+                        }
+                    }
+                }
+            }
+        }
+        assert!(taken > 100, "{taken} plans are taken");
+        refused.push("law shapes.extents: done".to_string());
+        refused.join("; ")
+    };
+    let name = "shapes::law_default_plans_are_launched_where_problems_are_taken";
+    assert_eq!(said(name, "whole", act), "law shapes.extents: done");
 }
