@@ -111,7 +111,9 @@ impl Error {
     /// Returns the part of the plan that is refused, if the plan is the reason.
     pub fn plan(&self) -> Option<PlanRefusal> {
         Some(match self.kind() {
-            ErrorKind::Plan { .. } | ErrorKind::PlanPower { .. } => PlanRefusal::Number,
+            ErrorKind::Plan { .. } | ErrorKind::PlanPower { .. } | ErrorKind::PlanOneOf { .. } => {
+                PlanRefusal::Number
+            }
             ErrorKind::PlanOrder { .. } => PlanRefusal::Order,
             ErrorKind::PlanVector { .. }
             | ErrorKind::PlanAccess { .. }
@@ -248,6 +250,7 @@ impl Error {
             | ErrorKind::PlanFlag { .. }
             | ErrorKind::PlanShares { .. }
             | ErrorKind::PlanPower { .. }
+            | ErrorKind::PlanOneOf { .. }
             | ErrorKind::PlanOperands { .. }
             | ErrorKind::PlanOther { .. }
             | ErrorKind::PlanAccess { .. }
@@ -547,6 +550,16 @@ pub(crate) enum ErrorKind {
         what: &'static str,
         found: i64,
         most: i64,
+    },
+    #[error(
+        "the plan's {what} is {found}: the {method} kernel takes {}",
+        one_of(can)
+    )]
+    PlanOneOf {
+        method: String,
+        what: &'static str,
+        found: i64,
+        can: Vec<i64>,
     },
     #[error("the operands of the plan are `{operands}`: {must}")]
     PlanOperands {
@@ -879,6 +892,8 @@ pub(crate) enum RowwiseError {
     Modes { layout: String },
     #[error("mode {mode} is named, and the tensors have {rank} modes: they are counted from 0")]
     Mode { mode: usize, rank: usize },
+    #[error("x has the shape {x}, which has no mode of columns: it must have at least one mode")]
+    Rank { x: String },
     #[error("a stride of {what} is {stride}: it must be at most {most} in size")]
     Stride {
         what: &'static str,
@@ -970,7 +985,7 @@ pub(crate) enum ElementwiseError {
         found: usize,
         most: usize,
     },
-    #[error("a stride of {name} is {stride}: it must be at most {most}")]
+    #[error("a stride of {name} is {stride}: it must be at most {most} in size")]
     Stride {
         name: String,
         stride: i64,
@@ -1382,6 +1397,8 @@ pub(crate) enum QuantiseError {
         wanted: String,
         x: String,
     },
+    #[error("x has the shape {x}, which has no mode of columns: it must have at least one mode")]
+    Rank { x: String },
     #[error("the columns of {name} {layout} have several strides: they must have one")]
     Columns { name: &'static str, layout: String },
     #[error("blocks of {block} columns: there must be 1 to {most}")]

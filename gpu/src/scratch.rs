@@ -35,7 +35,7 @@ impl Extension for Scratch {
         locked(&self.pieces).clear();
         locked(&self.counters).clear();
         locked(&self.tags).clear();
-        locked(&self.zeros).clear();
+        // The zeros stay: a graph that captured a call without its owner reads them whenever it runs.
     }
 }
 
@@ -282,4 +282,23 @@ pub(crate) fn zeros(device: &Device, bytes: usize) -> Result<Buffer<u8>, Error> 
 /// Returns the key of the stream that a device gives its work to.
 fn stream(device: &Device) -> StreamKey {
     StreamKey::of(device.raw().map_or(0, |raw| raw.stream.addr()))
+}
+
+#[cfg(test)]
+mod tests {
+    use colex_atom::Arch;
+
+    use super::*;
+
+    /// A graph may read the zeros of a call that it captured, so no clearing of caches frees them.
+    #[test]
+    fn law_zeros_stay_where_caches_are_cleared() -> Result<(), Error> {
+        let device = Device::simulator(Arch::Sm80);
+        let address = zeros(&device, 8)?.address();
+        for bytes in [8, 1, 5] {
+            device.clear_module_cache();
+            assert_eq!(zeros(&device, bytes)?.address(), address);
+        }
+        Ok(())
+    }
 }

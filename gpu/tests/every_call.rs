@@ -1,4 +1,4 @@
-//! Every call with the tensors that are rare and those that are mistakes: no elements, one element more, any strides, the stride 0, addresses
+//! Every call with the tensors that are rare and those that are mistakes: no elements, no modes, one element more, any strides, the stride 0, addresses
 //! of one element, memory that overlaps, sizes beyond 32 bits. A call is right or says what is wrong.
 
 use std::collections::BTreeSet;
@@ -748,6 +748,63 @@ fn law_every_call_takes_extents_of_0_or_says_why_not() {
             "quantisation of blocks, 1: scales has the shape (4,3): it must be (4,0), for x (4,0)",
             "quantisation of blocks, 2: scales has the shape (4,0): it must be (4,3), for x (4,20)",
             "quantisation by a computed scale, 2: the scale has the shape 0: it must be 1, for x (4,20)",
+        ]
+    );
+}
+
+/// A view without modes has one element. A call of one such view, or of such views alone, is right or says what is wrong, and so does a load
+/// of a shape without extents, also by a call whose tensors have no element.
+#[test]
+fn law_every_call_takes_views_without_modes_or_says_why_not() {
+    let device = Device::simulator(Arch::Sm80);
+    let (mut taken, mut refused) = (0, 0);
+    let mut said = BTreeSet::new();
+    for entry in entries() {
+        let mut law = |what: &str, answer: Result<(), Error>| match answer {
+            Ok(()) => taken += 1,
+            Err(error) => {
+                let error = error.to_string();
+                assert!(!error.is_empty(), "{}, {what}", entry.name);
+                if error.contains("has no mode of") {
+                    said.insert(error);
+                }
+                refused += 1;
+            }
+        };
+        let of = |extents: &[i64]| entry.tensors(&device, extents, &|extents| row_major(extents));
+        for place in 0..=entry.operands.len() {
+            let mut tensors = of(entry.extents);
+            for (at, tensor) in tensors.iter_mut().enumerate() {
+                // All of them at last.
+                if at == place || place == entry.operands.len() {
+                    (tensor.extents, tensor.strides) = (Vec::new(), Vec::new());
+                }
+            }
+            for ask in [Ask::Prepare, Ask::Run] {
+                law("views", (entry.call)(&tensors, ask));
+            }
+            if let Some(load) = entry.load {
+                let own = entry.of(&entry.operands[0], entry.extents);
+                law("a load", load(&tensors, &[]).map(drop));
+                law("a load of views", load(&tensors, &own).map(drop));
+            }
+        }
+        let empty = of(&vec![0; entry.extents.len()]);
+        if let Some(load) = entry.load {
+            law("a load by no elements", load(&empty, &[]).map(drop));
+        }
+    }
+    println!("law every call, no modes: {taken} taken, {refused} refused");
+    assert!(
+        taken > 0 && refused > 50,
+        "{taken} taken, {refused} refused"
+    );
+    let said: Vec<String> = said.into_iter().collect();
+    assert_eq!(
+        said,
+        [
+            "gather: the table has the shape (), which has no mode of rows: it must have at least one mode",
+            "x has the shape (), which has no mode of columns: it must have at least one mode",
         ]
     );
 }

@@ -179,6 +179,14 @@ fn compact_form(shape: IntTuple, contiguous: Contiguous) -> Result<Arc<Form>, Er
 
 /// Returns the form of extents and strides.
 fn strided_form(extents: &[i64], strides: &[i64]) -> Result<Arc<Form>, Error> {
+    let shape = || IntTuple::flat(extents.iter().map(|extent| (*extent).into()));
+    // A form that is found has as many extents as strides: the numbers alone do not tell where the strides begin.
+    if extents.len() != strides.len() {
+        let modes = extents.len();
+        let why = format!("it has {modes} modes, and its strides are {strides:?}");
+        let shape = shape().to_string();
+        return Err(ErrorKind::Shape { shape, why }.into());
+    }
     let found = made(|made| match &made.strides {
         Strides::Given(numbers) => {
             numbers.len() == extents.len() + strides.len()
@@ -190,15 +198,7 @@ fn strided_form(extents: &[i64], strides: &[i64]) -> Result<Arc<Form>, Error> {
     if let Some(form) = found {
         return Ok(form);
     }
-    let shape = IntTuple::flat(extents.iter().map(|extent| (*extent).into()));
-    if extents.len() != strides.len() {
-        let why = format!(
-            "it has {} modes, and its strides are {strides:?}",
-            extents.len()
-        );
-        let shape = shape.to_string();
-        return Err(ErrorKind::Shape { shape, why }.into());
-    }
+    let shape = shape();
     let is_empty = extents.contains(&0) && extents.iter().all(|extent| *extent >= 0);
     let form = if is_empty {
         Form {
@@ -836,7 +836,7 @@ mod tests {
     use colex_atom::Arch;
     use colex_layout::{IntTuple, Layout};
 
-    use super::{Contiguous, FORMS, View, compact};
+    use super::{Contiguous, FORMS, View, ViewMut, compact};
     use crate::device::Device;
 
     /// A view has the layout of its shape however many other views the thread has made, and whether it made the same one before.
@@ -933,5 +933,33 @@ mod tests {
             "(2,2) is not the shape of a view: it has 2 modes, and its strides are [1]"
         );
         println!("law view.strided_again: {cases} cases");
+    }
+
+    /// As many numbers in all as those of a view that was made are a view only if they are as many strides as extents.
+    #[test]
+    fn law_a_strided_view_has_as_many_strides_as_extents() {
+        let buffer = Device::simulator(Arch::Sm80).zeros::<f32>(64).expect("64");
+        let mut cases = 0;
+        for modes in 1..5 {
+            let extents = vec![2_i64; modes];
+            let strides: Vec<i64> = (0..modes).rev().map(|mode| 1 << mode).collect();
+            let numbers = [&extents[..], &strides].concat();
+            for place in (0..=numbers.len()).filter(|place| *place != modes) {
+                View::strided(&buffer, &extents, &strides).expect("a view");
+                let (extents, strides) = numbers.split_at(place);
+                let shape = IntTuple::flat(extents.iter().map(|extent| (*extent).into()));
+                let expected = format!(
+                    "{shape} is not the shape of a view: it has {place} modes, and its strides are {strides:?}"
+                );
+                let read = View::strided(&buffer, extents, strides).expect_err(&expected);
+                let mut handle = buffer.clone();
+                let written = ViewMut::strided(&mut handle, extents, strides);
+                let written = written.expect_err(&expected);
+                assert_eq!(read.to_string(), expected);
+                assert_eq!(written.to_string(), expected);
+                cases += 1;
+            }
+        }
+        println!("law view.strides: {cases} cases");
     }
 }

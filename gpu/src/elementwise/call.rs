@@ -20,9 +20,10 @@ use crate::memory_bound::apart::{Elements, apart};
 use crate::memory_bound::call::{
     self, BuiltKernels, LaunchGrid, Made, MadeLaunch, Planned, Preparing,
 };
-use crate::memory_bound::modes::{resized, shown};
+use crate::memory_bound::modes::{resized, shown, sizes};
 use crate::memory_bound::plan::{WARP, product, steps};
 use crate::memory_bound::traffic::Traffic;
+use crate::reduce::call::extents;
 
 /// A tensor that a call is given.
 #[derive(Clone, Debug)]
@@ -65,6 +66,14 @@ impl GivenView {
         match &self.other {
             Some(other) => other.1.clone(),
             None => self.key.shape().to_string(),
+        }
+    }
+
+    /// The extents of the modes, also of a view without elements.
+    pub(crate) fn extents(&self) -> Vec<i64> {
+        match self.layout() {
+            Some(layout) => sizes(layout),
+            None => extents(self.key.shape()),
         }
     }
 

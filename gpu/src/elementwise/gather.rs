@@ -153,10 +153,27 @@ impl<'a> Gather<'a> {
             table, index, out, ..
         } = self;
         let device = &out.device;
+        let of_table = table.extents();
+        let [_, row @ ..] = &of_table[..] else {
+            return refuse(format!(
+                "the table has the shape {}, which has no mode of rows: it must have at least one mode",
+                table.shape()
+            ));
+        };
+        let wanted = [&index.extents(), row].concat();
+        if out.extents() != wanted {
+            return refuse(format!(
+                "out has the shape {}, and must have {}: that of index {} and that of a row of the table {}",
+                out.shape(),
+                shown(&wanted),
+                index.shape(),
+                table.shape()
+            ));
+        }
         let (Some(of_table), Some(of_index), Some(of_out)) =
             (table.layout(), index.layout(), out.layout())
         else {
-            if out.layout().is_some() || table.layout().is_some() && index.layout().is_some() {
+            if out.layout().is_some() {
                 let [table, index, out] = [table, index, out].map(GivenView::shape);
                 return refuse(format!(
                     "the table has the shape {table}, index {index} and out {out}: one of them has no elements"
@@ -167,21 +184,9 @@ impl<'a> Gather<'a> {
                 device: device.clone(),
             });
         };
-        let (rows, row) = match &modes(of_table)[..] {
-            [rows, row @ ..] => (rows.clone(), row.to_vec()),
-            [] => unreachable!("a layout has a mode"),
-        };
         let own = modes(of_index);
-        let wanted: Vec<i64> = own.iter().chain(&row).map(Layout::size).collect();
-        if sizes(of_out) != wanted {
-            return refuse(format!(
-                "out has the shape {}, and must have {}: that of index {} and that of a row of the table {}",
-                out.shape(),
-                shown(&wanted),
-                index.shape(),
-                table.shape()
-            ));
-        }
+        let mut row = modes(of_table);
+        let rows = row.remove(0);
         let Some((count, stride)) = one_leaf(&rows) else {
             return refuse(format!(
                 "the rows of the table {of_table} have several strides: its first mode must have one"

@@ -456,7 +456,7 @@ impl<'a> Map<'a> {
 }
 
 /// The error of a tensor whose shape is not that of another one, where one of both has no element.
-pub(crate) fn differ(one: &GivenView, other: &GivenView) -> Error {
+fn differ(one: &GivenView, other: &GivenView) -> Error {
     ElementwiseError::Shape {
         name: one.name.to_string(),
         found: one.shape(),

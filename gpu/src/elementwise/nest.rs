@@ -66,7 +66,7 @@ impl Nest {
                 .iter()
                 .filter(|leaf| leaf.extent.value() > 1);
             let mut strides = long.map(|leaf| leaf.stride.coefficient().value());
-            let far = strides.find(|stride| stride.abs() > MOST_STRIDE);
+            let far = strides.find(|stride| stride.unsigned_abs() > MOST_STRIDE.unsigned_abs());
             if let Some(stride) = far {
                 let (name, most) = (name.to_string(), MOST_STRIDE);
                 return Err(ElementwiseError::Stride { name, stride, most }.into());
@@ -167,7 +167,11 @@ impl Nest {
 
     /// The loops as parts of at most `most` steps of `step` coordinates along the innermost loop, with the coordinate of the
     /// first element of each part in every tensor.
+    ///
+    /// Numbers that were not checked make few parts: a step that is not positive counts as 1, and one that is longer than the innermost loop
+    /// cuts nothing.
     pub(crate) fn parts(&self, step: i64, most: i64) -> Vec<(Nest, Vec<i64>)> {
+        let (step, most) = (step.max(1), most.max(1));
         let tensors = self.loops[0].strides.len();
         let mut open = vec![(self.clone(), vec![0; tensors])];
         let mut done = Vec::new();
@@ -175,7 +179,7 @@ impl Nest {
             let steps = |i: usize, extent: i64| if i == 0 { extent / step + 1 } else { extent };
             let counts = nest.loops.iter().enumerate();
             let counts = counts.map(|(i, level)| steps(i, level.extent));
-            let fits = counts.fold(1, i64::saturating_mul) <= most;
+            let fits = counts.fold(1, i64::saturating_mul) <= most || step > nest.loops[0].extent;
             // Whole vectors, aligned as they were.
             let unit = |i: usize| if i == 0 { UNIT } else { 1 };
             let mut cuts = (0..nest.loops.len()).rev();
@@ -290,5 +294,58 @@ mod tests {
                 assert_eq!(found, wanted, "{nest} in parts of {most}");
             }
         }
+    }
+
+    /// Numbers that no check has seen make a few parts, which have every coordinate.
+    #[test]
+    fn law_parts_by_any_numbers_are_few() {
+        let shapes = ["2147483648:1", "(65536,32768):(40000,1)", "(3,7):(7,1)"];
+        let steps = [
+            i64::MIN,
+            -1,
+            0,
+            1,
+            16,
+            1 << 20,
+            (1 << 31) - 1,
+            1 << 31,
+            1 << 40,
+            i64::MAX,
+        ];
+        for shape in shapes {
+            let layout: Layout = shape.parse().expect("a layout");
+            let nest = Nest::new(&[("y", &layout)]).expect("a nest");
+            for step in steps {
+                for most in [(1 << 31) / step.max(1), 1 << 20, 0] {
+                    if most == 0 && step <= 1 << 20 {
+                        continue;
+                    }
+                    let parts = nest.parts(step, most);
+                    assert!(parts.len() < 1 << 13, "{shape} by {step}: {}", parts.len());
+                    let all: i64 = parts.iter().map(|(part, _)| part.size()).sum();
+                    assert_eq!(all, layout.size(), "{shape} by {step}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn strides_of_any_size_are_taken_or_refused() {
+        let found = [i64::MIN, -(1 << 40), 1 << 40, i64::MAX].map(|stride| {
+            let layout = Layout::leaf(2, stride).expect("a layout");
+            let refused = Nest::new(&[("x", &layout)]).expect_err("it is refused");
+            refused.to_string()
+        });
+        assert_eq!(
+            found,
+            [
+                "a stride of x is -9223372036854775808: it must be at most 1099511627775 in size",
+                "a stride of x is -1099511627776: it must be at most 1099511627775 in size",
+                "a stride of x is 1099511627776: it must be at most 1099511627775 in size",
+                "a stride of x is 9223372036854775807: it must be at most 1099511627775 in size",
+            ]
+        );
+        let layout = Layout::leaf(2, MOST_STRIDE).expect("a layout");
+        assert!(Nest::new(&[("x", &layout)]).is_ok());
     }
 }

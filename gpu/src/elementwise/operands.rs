@@ -115,13 +115,13 @@ impl ElementwiseOperand {
             return 1;
         };
         let own = if self.kind == OperandForm::Pairs {
-            2 * vector
+            vector.saturating_mul(2)
         } else {
             vector
         };
         let width = most.min(own);
         // Two bytes have no place of their own in a register.
-        if width * i64::from(self.ty.bits()) == 16 {
+        if width.saturating_mul(self.ty.bits().into()) == 16 {
             1
         } else {
             width
@@ -340,7 +340,7 @@ fn moved(work: &ElementwiseWork, nest: &Nest, inner: usize) -> i64 {
             return own;
         }
         let apart = stride.saturating_mul(bytes(operand.ty)).min(SECTOR);
-        own / (near * bytes(operand.ty)) * apart
+        (own / (near * bytes(operand.ty))).saturating_mul(apart)
     };
     let all = work.operands.iter().enumerate();
     all.map(of).fold(0, i64::saturating_add)

@@ -8,7 +8,7 @@ use colex_tensor::{MAX_EXTENT, TensorKernel};
 use super::kernel;
 use super::nest::Nest;
 use super::operands::{
-    Access, ElementwiseOperands, ElementwiseProblem, KnownOperands, OperandForm,
+    Access, ElementwiseOperand, ElementwiseOperands, ElementwiseProblem, KnownOperands, OperandForm,
 };
 use crate::error::{ElementwiseError, Error};
 use crate::memory_bound::plan::{
@@ -136,7 +136,14 @@ impl ElementwisePlan {
 
     /// The parts of a nest that launches take, with the element at which each begins in every operand.
     pub(crate) fn parts(&self, nest: &Nest) -> Vec<(Nest, Vec<i64>)> {
-        nest.parts(self.vector, MOST / self.vector.max(1))
+        let has_pairs = |operand: &ElementwiseOperand| operand.kind == OperandForm::Pairs;
+        // The extents of pairs are those of their elements.
+        let most = if self.operands.iter().any(has_pairs) {
+            MOST / 2
+        } else {
+            MOST
+        };
+        nest.parts(self.vector, most / self.vector.max(1))
     }
 
     /// The blocks of the largest launch.
@@ -179,7 +186,10 @@ impl ElementwisePlan {
         };
         let mut each = Vec::new();
         for operand in self.operands.iter() {
-            let own = operand.width(self.vector) * i64::from(operand.ty.bits()) / 8;
+            let own = operand
+                .width(self.vector)
+                .saturating_mul(operand.ty.bits().into())
+                / 8;
             let in_accesses = if each.is_empty() { "in accesses " } else { "" };
             each.push(match operand.access {
                 Access::Vector(_) => format!(

@@ -286,28 +286,27 @@ impl<'a> Rotary<'a> {
             Positions::Given(given, _) => Some(&**given),
             Positions::From(_) => None,
         };
-        let (Some(of_x), Some(of_y)) = (x.layout(), y.layout()) else {
-            if x.shape() != y.shape() {
-                return Err(super::map::differ(y, x));
-            }
-            return Ok(Vec::new());
-        };
-        let (of_x, of_y) = (modes(of_x), modes(of_y));
-        let sizes_of = |all: &[Layout]| all.iter().map(Layout::size).collect::<Vec<i64>>();
-        if of_x.len() != 4 || sizes_of(&of_x) != sizes_of(&of_y) {
+        let of_x = x.extents();
+        if of_x.len() != 4 || of_x != y.extents() {
             return refuse(format!(
                 "x has the shape {} and y {}: both must be (batch, head, sequence, feature)",
                 x.shape(),
                 y.shape()
             ));
         }
-        let [all, sequence] = [of_x[3].size(), of_x[2].size()];
+        let [all, sequence] = [of_x[3], of_x[2]];
         let features = self.features.unwrap_or(all);
-        if features < 2 || features % 2 != 0 || features > all {
+        // Of no features, all are turned.
+        let is_none = all == 0 && features == 0;
+        if !is_none && (features < 2 || features % 2 != 0 || features > all) {
             return refuse(format!(
                 "{features} features are turned: it must be an even number from 2 to {all}, the features of x"
             ));
         }
+        let (Some(of_x), Some(of_y)) = (x.layout(), y.layout()) else {
+            return Ok(Vec::new());
+        };
+        let (of_x, of_y) = (modes(of_x), modes(of_y));
         let leaf = |given: &GivenView, mode: &Layout| match one_leaf(mode) {
             Some((_, stride)) => Ok(stride),
             None => refuse(format!(

@@ -263,6 +263,8 @@ pub struct MemoryBoundCall<'a, P: MemoryBoundPlan> {
     memory: Option<Piece>,
     /// The words by which these blocks meet.
     words: Option<(WordKind, Buffer<u32>)>,
+    /// The zeros of the device that the call reads in place of a tensor without elements. They are the stream's at no time.
+    zeros: Option<Buffer<u8>>,
     /// Made for the first caller that asks for it: a run needs none.
     function: OnceLock<Function>,
     tensors: PhantomData<&'a ()>,
@@ -275,6 +277,7 @@ impl<P: MemoryBoundPlan> Clone for MemoryBoundCall<'_, P> {
             work: self.work.clone(),
             memory: self.memory.clone(),
             words: self.words.clone(),
+            zeros: self.zeros.clone(),
             function: self.function.clone(),
             tensors: PhantomData,
         }
@@ -297,6 +300,7 @@ impl<P: MemoryBoundPlan> MemoryBoundCall<'_, P> {
             work: None,
             memory: None,
             words: None,
+            zeros: None,
             function: OnceLock::new(),
             tensors: PhantomData,
         }
@@ -314,6 +318,11 @@ impl<P: MemoryBoundPlan> MemoryBoundCall<'_, P> {
             work,
             ..MemoryBoundCall::of_nothing(device)
         })
+    }
+
+    /// The same call, which owns zeros that it reads.
+    pub(crate) fn with_zeros(self, zeros: Option<Buffer<u8>>) -> Self {
+        MemoryBoundCall { zeros, ..self }
     }
 
     /// The call by a plan whose blocks share results through memory, with the memory that it needs. If there is no such plan, or no
@@ -518,7 +527,8 @@ impl<P: MemoryBoundPlan> MemoryBoundCall<'_, P> {
     pub fn profile(&self, device: &Device) -> Result<Vec<Report>, Error> {
         same_device(device, &self.device)?;
         let work = self.work.as_ref();
-        work.map_or(Ok(Vec::new()), |work| work.profile(device))
+        let counted = work.map_or(Ok(Vec::new()), |work| work.profile(device));
+        self.cleared_after(device, counted)
     }
 
     /// Enqueues the call on a stream of its device. It allocates nothing, so that a capture of the stream takes it.
@@ -529,8 +539,14 @@ impl<P: MemoryBoundPlan> MemoryBoundCall<'_, P> {
     pub fn run(&self, device: &Device) -> Result<(), Error> {
         same_device(device, &self.device)?;
         let ran = self.work.as_ref().map_or(Ok(()), |work| work.run(device));
-        // A simulated kernel that fails leaves its counts, and the next run may succeed. A GPU runs nothing more after such a failure,
-        // and a launch that it refuses counts nothing. Tags may begin at 0 again where all words are 0.
+        self.cleared_after(device, ran)
+    }
+
+    /// Clears the words of the call if a run of it has failed, and returns the result of that run.
+    ///
+    /// A simulated kernel that fails leaves its counts, and the next run may succeed. A GPU runs nothing more after such a failure,
+    /// and a launch that it refuses counts nothing. Tags may begin at 0 again where all words are 0.
+    fn cleared_after<R>(&self, device: &Device, ran: Result<R, Error>) -> Result<R, Error> {
         match (&ran, &self.words) {
             (Err(_), Some((_, words))) if device.is_simulator() => words.fill_bytes(0)?,
             _ => (),
@@ -563,12 +579,30 @@ pub(crate) fn load_plans<P: Planned>(
     problems: impl IntoIterator<Item = Result<Option<P::Problem>, Error>>,
     fastest: impl Fn(&P::Problem) -> Result<P, Error>,
 ) -> Result<usize, Error> {
-    let mut kernels = HashSet::new();
-    for problem in problems {
+    let planned = problems.into_iter().map(|problem| {
         let Some(problem) = problem? else {
-            continue;
+            return Ok(None);
         };
         let plan = fastest(&problem)?;
+        Ok(Some((problem, plan)))
+    });
+    load_planned(device, planned)
+}
+
+/// As [`load_plans`], for problems whose plans are made.
+///
+/// # Errors
+///
+/// Returns the errors of [`load_plans`].
+pub(crate) fn load_planned<P: Planned>(
+    device: &Device,
+    planned: impl IntoIterator<Item = Result<Option<(P::Problem, P)>, Error>>,
+) -> Result<usize, Error> {
+    let mut kernels = HashSet::new();
+    for planned in planned {
+        let Some((problem, plan)) = planned? else {
+            continue;
+        };
         kernels.extend(plan.stages(&problem)?);
     }
     let prepared = device.extension::<Prepared<P>>();

@@ -16,6 +16,9 @@ pub(crate) const WARP: i64 = 32;
 /// The most threads of a block.
 pub(crate) const MOST_THREADS: i64 = 1024;
 
+/// The most blocks of a launch along its first axis.
+pub(crate) const MOST_GRID: i64 = (1 << 31) - 1;
+
 /// Whether an architecture has clusters.
 pub(crate) fn has_clusters(arch: Arch) -> bool {
     arch >= Arch::Sm90
@@ -43,6 +46,30 @@ impl PlanCheck<'_> {
             what,
             found,
             most,
+        }
+        .into())
+    }
+
+    /// Checks a number that must be one of a list.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names the number, and the list.
+    pub(crate) fn one_of(
+        &self,
+        what: &'static str,
+        found: i64,
+        can: Vec<i64>,
+    ) -> Result<(), Error> {
+        if can.contains(&found) {
+            return Ok(());
+        }
+        let method = self.kernel.to_string();
+        Err(ErrorKind::PlanOneOf {
+            method,
+            what,
+            found,
+            can,
         }
         .into())
     }

@@ -24,14 +24,14 @@ use crate::gemm::problem::GemmElement;
 use crate::memory_bound::MemoryBoundCall;
 use crate::memory_bound::apart::{Elements, apart};
 use crate::memory_bound::call::{
-    BuiltKernels, LaunchGrid, Made, NOTHING, Planned, Preparing, load_plans,
+    BuiltKernels, LaunchGrid, Made, NOTHING, Planned, Preparing, load_planned, load_plans,
 };
 use crate::memory_bound::modes::{has_elements, modes, of_modes, one_leaf, repeated, shown};
 use crate::memory_bound::plan::{div_up, product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
 use crate::recent::{CallKind, GivenCall};
 use crate::reduce::call::extents;
-use crate::reduce::{Reduce, ReduceCall, ReduceFunction, ReducePlan};
+use crate::reduce::{Reduce, ReduceCall, ReduceFunction, ReducePlan, ReduceProblem};
 use crate::scratch::Workspace;
 
 /// Computes each row of `x`, the last mode, in 8 bits of the type `to`: `q = x / scale`, and the scale of a row is the largest size
@@ -113,6 +113,33 @@ pub struct Quantise<'a, T, Q> {
     q: View<'a, Q>,
     output: &'static str,
     scales: Scales<'a>,
+}
+
+/// Whether a tensor of this layout has every element of its memory once.
+fn has_no_gaps(layout: &Layout) -> bool {
+    let is_whole = layout.cosize().is_ok_and(|all| all == layout.size());
+    is_whole && layout.is_injective().unwrap_or(false)
+}
+
+/// Returns the function that plans the largest size of a tensor. Parts in q are added by a second kernel: counters, by which the last block
+/// would find itself, cannot lie in q, which is not 0, and a stream capture has no others.
+fn of_parts(are_in_q: bool) -> impl Fn(&ReduceProblem) -> Result<ReducePlan, Error> {
+    move |problem| {
+        let plan = ReducePlan::fastest(problem)?;
+        Ok(ReducePlan {
+            last_adds: plan.last_adds && !are_in_q,
+            ..plan
+        })
+    }
+}
+
+/// Checks that a tensor has a mode of columns.
+fn check_rank(extents: &[i64]) -> Result<(), Error> {
+    if extents.is_empty() {
+        let x = shown(extents);
+        return Err(QuantiseError::Rank { x }.into());
+    }
+    Ok(())
 }
 
 /// Whether scales have the extents of the rows. The scale of a tensor of one mode may be one number.
@@ -360,7 +387,7 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
         let parts_in = self.parts_in(q);
         let memory = parts_in.as_ref().unwrap_or(memory);
         Ok(QuantiseCall {
-            most: Some(most.call(memory, ReducePlan::fastest)?),
+            most: Some(most.call(memory, of_parts(parts_in.is_some()))?),
             scale: Some(maps[0].prepare()?),
             map: Some(maps[1].prepare()?),
             ..nothing
@@ -369,10 +396,8 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
 
     /// q as the memory of the parts of the largest size, which are read before it is written; `None` if others may have its gaps.
     fn parts_in(&self, q: &Layout) -> Option<Workspace<'static>> {
-        let is_whole = q.cosize().is_ok_and(|all| all == q.size());
         let (begin, end) = self.q.bytes();
-        let has_no_gaps = is_whole && q.is_injective().unwrap_or(false);
-        has_no_gaps.then_some(Workspace::Given([begin, end]))
+        has_no_gaps(q).then_some(Workspace::Given([begin, end]))
     }
 
     /// Loads the kernels of the same call without memory, once for each number of elements: a stream capture of it loads none.
@@ -394,7 +419,8 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
         );
         let loaded = device.extension::<WithoutMemory>();
         loaded.0.get_or_make(&key, || {
-            load_plans(device, [most.problem()], ReducePlan::fastest)?;
+            // The tensors that a plan takes have no gaps.
+            load_plans(device, [most.problem()], of_parts(true))?;
             Checked::load_plans(device, maps.iter().map(Map::checked))?;
             Ok::<(), Error>(())
         })?;
@@ -507,6 +533,7 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
                 x: x.shape(),
             }))
         };
+        check_rank(&x.extents())?;
         if let Some(block) = block.filter(|block| !(1..=MOST_BLOCK).contains(block)) {
             let most = MOST_BLOCK;
             return Err(QuantiseError::Block { block, most }.into());
@@ -764,14 +791,18 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
                 }
                 // A stream capture has no memory for the plan.
             }
-            all_sizes.push(most.problem_of_all(layouts[0])?);
+            let are_in_q = has_no_gaps(layouts[1]);
+            all_sizes.push((most.problem_of_all(layouts[0])?, are_in_q));
             let all: Result<Vec<Layout>, Error> = modes(layouts[0]).iter().map(repeated).collect();
             let scale = scale.with_layout(of_modes(&all?)?, extents);
             let numbers = Map::new(&of_numbers).of_tensors(vec![x, scale, q])?;
             maps.extend([Map::new(&of_scale).of_tensors(one.to_vec())?, numbers]);
         }
-        let all_sizes = all_sizes.into_iter().map(|problem| Ok(Some(problem)));
-        let mut kernels = load_plans(device, all_sizes, ReducePlan::fastest)?;
+        let all_sizes = all_sizes.into_iter().map(|(problem, are_in_q)| {
+            let plan = of_parts(are_in_q)(&problem)?;
+            Ok(Some((problem, plan)))
+        });
+        let mut kernels = load_planned(device, all_sizes)?;
         kernels += Checked::load_plans(device, maps.into_iter().map(Ok))?;
         for (plan, elements) in two {
             kernels += load_plans(device, [Ok(Some(elements))], |_| Ok(plan))?;
@@ -785,6 +816,7 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
         extents: &[i64],
         (scales, block, found): (&GivenView, Option<i64>, &[i64]),
     ) -> Result<Vec<(QuantiseProblem, [u64; 3])>, Error> {
+        check_rank(extents)?;
         let is_some = has_elements(extents)?;
         if !is_some {
             let rows = extents.split_last().map_or(extents, |(_, rows)| rows);

@@ -12,7 +12,7 @@ use super::problem::{
 };
 use crate::error::{Error, QuantiseError};
 use crate::memory_bound::plan::{
-    MOST_THREADS, PlanCheck, WARP, WIDEST, check_operands, check_width, counted, div_up,
+    MOST_GRID, MOST_THREADS, PlanCheck, WARP, WIDEST, check_operands, check_width, counted, div_up,
     has_clusters, product,
 };
 
@@ -492,20 +492,16 @@ impl QuantisePlan {
         let operands = &self.operands;
         check_source(operands.from)?;
         check_target(operands.to)?;
-        let check = PlanCheck {
-            kernel: &"quantisation",
-            operands,
-        };
+        let check = self.plan_check();
         let modes = i64::try_from(operands.modes).unwrap_or(i64::MAX);
         let of = [1, MOST_MODES as i64, 1];
         check.number("number of modes of the rows", modes, of)?;
         let must = "accesses of several elements need columns with the stride 1";
-        check.access((self.vector, operands.from), operands.contiguous, must)?;
         // Two bytes have no place of their own in a register.
-        if self.vector == 2 {
-            let most = WIDEST * 8 / i64::from(operands.from.bits());
-            check.number("vector", self.vector, [4, most, 4])?;
-        }
+        let most = WIDEST * 8 / i64::from(operands.from.bits());
+        let widths = [1, 4, 8].into_iter().filter(|width| *width <= most);
+        check.one_of("vector", self.vector, widths.collect())?;
+        check.access((self.vector, operands.from), operands.contiguous, must)?;
         check.power("number of threads of a row", self.threads, MOST_THREADS)?;
         let others = MOST_THREADS / self.threads;
         check.power("number of rows of a block", self.rows, others)?;
@@ -591,7 +587,15 @@ impl QuantisePlan {
         if self.access == QuantiseAccess::Staged && columns <= full {
             return Err(QuantiseError::Elements { full, columns }.into());
         }
-        Ok(())
+        let blocks = self.grid(problem);
+        self.plan_check().limit("blocks", blocks, MOST_GRID)
+    }
+
+    fn plan_check(&self) -> PlanCheck<'_> {
+        PlanCheck {
+            kernel: &"quantisation",
+            operands: &self.operands,
+        }
     }
 
     /// Returns whether the plan is for a problem: its types and modes, accesses that its tensors allow, and room for a row that it holds.
@@ -663,5 +667,43 @@ impl fmt::Display for QuantisePlan {
             0 => Ok(()),
             kept => write!(f, " and {} in shared memory", counted((kept, "turn"))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use colex_atom::Ty;
+    use colex_layout::Layout;
+
+    use super::*;
+
+    /// A launch has at most 2^31 - 1 blocks: a plan takes no problem that needs more.
+    #[test]
+    fn law_plans_take_the_blocks_of_a_launch() -> Result<(), Error> {
+        let of = |rows: i64| {
+            let [x, scales] = [1024, 1].map(|stride: i64| Layout::leaf(rows, stride));
+            let (x, scales) = (x.expect("a layout"), scales.expect("a layout"));
+            QuantiseProblem::of([Ty::F32, Ty::S8], [&x, &x, &scales], 1024, [1, 1], [0; 3])
+        };
+        let fastest = QuantisePlan::fastest(&of(100)?, Arch::Sm90a)?;
+        let mut refused = Vec::new();
+        for (rows, blocks) in [(1 << 30, 1), ((1 << 30) - 1, 2), (1 << 30, 2), (1 << 30, 8)] {
+            let plan = QuantisePlan {
+                rows: 1,
+                blocks,
+                ..fastest
+            };
+            let problem = of(rows)?;
+            assert_eq!(plan.takes(&problem), rows * blocks < 1 << 31, "{plan}");
+            refused.extend(plan.check_problem(&problem).err().map(|e| e.to_string()));
+        }
+        assert_eq!(
+            refused,
+            [
+                "the plan asks for 2147483648 blocks: the quantisation kernel takes at most 2147483647, 1 fewer",
+                "the plan asks for 8589934592 blocks: the quantisation kernel takes at most 2147483647, 6442450945 fewer",
+            ]
+        );
+        Ok(())
     }
 }

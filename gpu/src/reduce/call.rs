@@ -633,11 +633,11 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
             plan
         };
         plan.check_problem(&problem)?;
+        let zeros = is_nothing.then(|| scratch::zeros(device, 8)).transpose()?;
         let mut addresses = Addresses::new();
-        addresses.push(if is_nothing {
-            scratch::zeros(device, 8)?.address()
-        } else {
-            self.x.bytes().0
+        addresses.push(match &zeros {
+            Some(zeros) => zeros.address(),
+            None => self.x.bytes().0,
         });
         addresses.extend(self.outputs().map(|output| output.bytes.0));
         let key = |plan| {
@@ -654,7 +654,8 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
         }
         let sharing = (plan.parts > 1).then(|| (plan, memory_of(plan)));
         let whole = plan.whole();
-        ReduceCall::sharing(device, memory, key, whole, sharing, addresses)
+        let call = ReduceCall::sharing(device, memory, key, whole, sharing, addresses)?;
+        Ok(call.with_zeros(zeros))
     }
 }
 

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use colex_atom::{Arch, Ty};
-use colex_tensor::TensorKernel;
+use colex_tensor::{MAX_EXTENT, TensorKernel};
 
 use super::kernel::{self, PARTS_BYTES};
 use super::problem::{
@@ -11,7 +11,7 @@ use super::problem::{
 };
 use crate::error::{Error, ReduceError};
 use crate::memory_bound::plan::{
-    MOST_THREADS, PlanCheck, WARP, WIDEST, check_operands, check_width, counted, div_up,
+    MOST_GRID, MOST_THREADS, PlanCheck, WARP, WIDEST, check_operands, check_width, counted, div_up,
     has_clusters, power_up, product,
 };
 use crate::memory_bound::traffic::Traffic;
@@ -284,14 +284,15 @@ const LAST_ADDS: bool = true;
 /// The blocks of which a multiprocessor must hold the registers by default.
 const MIN_BLOCKS: i64 = 0;
 
-/// The threads that a multiprocessor holds.
+/// The threads that a multiprocessor holds, and the most blocks of which a kernel may ask it to hold the registers.
 const RESIDENT: i64 = 2048;
+const MOST_RESIDENT_BLOCKS: i64 = 32;
 
 /// Whether rows of narrow elements that no vector divides are shifted by default.
 const SHIFTS: bool = true;
 
-/// The most elements of a tensor whose rows are shifted, and the least of such a row.
-pub(super) const MOST_SHIFTED: i64 = 1 << 31;
+/// The most elements of a tensor whose rows are shifted, which are one extent of a launch, and the least of such a row.
+pub(super) const MOST_SHIFTED: i64 = MAX_EXTENT;
 const SHIFTED_EXTENT: i64 = 256;
 
 /// The accesses of a thread in shifted rows where the threads suffice, and the threads of their blocks: rows of 4097 numbers of
@@ -306,7 +307,7 @@ const TURNS: i64 = 2;
 const MOST_TILE: i64 = 65536;
 
 /// The most blocks of a launch along the first axis, and those along the second one.
-pub(super) const MOST_BLOCKS: i64 = (1 << 31) - 1;
+pub(super) const MOST_BLOCKS: i64 = MOST_GRID;
 pub(crate) const MOST_COLUMNS: i64 = 65535;
 
 impl ReducePlan {
@@ -1074,7 +1075,7 @@ impl ReducePlan {
         if self.cluster > 1 {
             self.check_cluster(&check)?;
         }
-        let most = RESIDENT / self.threads();
+        let most = (RESIDENT / self.threads()).min(MOST_RESIDENT_BLOCKS);
         let what = "number of blocks on a multiprocessor";
         check.number(what, self.min_blocks, [0, most, 1])?;
         if self.parts_inner && !self.turns_inner {

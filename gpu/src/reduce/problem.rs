@@ -149,7 +149,7 @@ pub struct ReduceOperands {
     pub ty: Ty,
     /// The type of the results.
     pub result: Ty,
-    /// The type of the elements that an arg-max or arg-min stores too, if it does.
+    /// The type of the elements that an arg-max or arg-min stores too, if it does: that of the tensor.
     pub values: Option<Ty>,
     /// Whether the inner mode, which runs fastest, is kept; otherwise it is reduced.
     pub keeps_inner: bool,
@@ -177,6 +177,8 @@ impl ReduceOperands {
             "a kernel has 1 to 16 modes of each kind"
         } else if self.values.is_some() && !function.is_index() {
             "the results of a function other than arg-max and arg-min are the values"
+        } else if self.values.is_some_and(|values| values != self.ty) {
+            "the values have the type of the elements"
         } else {
             return check_types(function, self.ty, self.result);
         };

@@ -220,7 +220,10 @@ impl<'a, T: GemmElement> Rowwise<'a, T> {
         let size = |mode: &colex_layout::IntTuple| -> i64 {
             mode.leaves().iter().map(|extent| extent.value()).product()
         };
-        let columns = shape.modes().last().map_or(1, |mode| size(&mode));
+        let Some(columns) = shape.modes().last().map(|mode| size(&mode)) else {
+            let x = shape.to_string();
+            return Err(RowwiseError::Rank { x }.into());
+        };
         for (tensor, view) in self.given() {
             let (what, found, x) = (tensor.name(), view.shape().to_string(), shape.to_string());
             if !is_norm && !matches!(tensor, RowTensor::X | RowTensor::Y) {

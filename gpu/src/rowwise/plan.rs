@@ -13,7 +13,7 @@ use super::problem::{RowFunction, RowTensor, RowwiseOperands, RowwiseProblem, ch
 use crate::error::{Error, RowwiseError};
 use crate::gemm::sm90::clusters_at_once;
 use crate::memory_bound::plan::{
-    MOST_THREADS, PlanCheck, WARP, WIDEST, check_operands, check_width, counted, div_up,
+    MOST_GRID, MOST_THREADS, PlanCheck, WARP, WIDEST, check_operands, check_width, counted, div_up,
     has_clusters, power_up, product, steps,
 };
 
@@ -2171,10 +2171,7 @@ impl RowwisePlan {
     pub fn check(&self, arch: Arch) -> Result<(), Error> {
         let operands = &self.operands;
         operands.check()?;
-        let check = PlanCheck {
-            kernel: &operands.function,
-            operands,
-        };
+        let check = self.plan_check();
         let is_turned = matches!(self.storage, RowStorage::Turned { .. });
         let must = "accesses of several elements need columns with the stride 1";
         let is_wide = operands.contiguous || is_turned;
@@ -2536,8 +2533,8 @@ impl RowwisePlan {
     ///
     /// # Errors
     ///
-    /// Returns an error if tensors, types or modes are others, if the plan's accesses are wider than the tensors allow, or if a
-    /// row does not fit into the registers.
+    /// Returns an error if tensors, types or modes are others, if the plan's accesses are wider than the tensors allow, if a
+    /// row does not fit into the registers, or if the launch has too many blocks.
     pub(crate) fn check_problem(&self, problem: &RowwiseProblem) -> Result<(), Error> {
         let call = problem.operands();
         let refused = |why: RowwiseError| Err(why.into());
@@ -2595,7 +2592,15 @@ impl RowwisePlan {
             let most = FARTHEST;
             return refused(RowwiseError::Beyond { beyond, most });
         }
-        Ok(())
+        let blocks = self.grid(problem);
+        self.plan_check().limit("blocks", blocks, MOST_GRID)
+    }
+
+    fn plan_check(&self) -> PlanCheck<'_> {
+        PlanCheck {
+            kernel: &self.operands.function,
+            operands: &self.operands,
+        }
     }
 
     /// Returns whether the plan is for a problem: its tensors, accesses that they allow, and registers for a row that it holds.

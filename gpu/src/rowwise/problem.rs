@@ -633,7 +633,10 @@ impl RowwiseProblem {
         }
         for (tensor, strides) in &self.tensors {
             let all = strides.rows.iter().chain([&strides.column]);
-            if let Some(stride) = all.copied().find(|s| s.abs() > MOST_STRIDE) {
+            if let Some(stride) = all
+                .copied()
+                .find(|s| s.unsigned_abs() > MOST_STRIDE.unsigned_abs())
+            {
                 let what = tensor.name();
                 let most = MOST_STRIDE;
                 return Err(RowwiseError::Stride { what, stride, most }.into());

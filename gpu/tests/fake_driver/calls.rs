@@ -1085,7 +1085,10 @@ enum Needs {
     clippy::mut_from_ref,
     reason = "each call makes a slice of its own, and leaks it"
 )]
-fn far<T: Element>(device: &'static Device, number: u64) -> &'static mut BorrowedSlice<'static, T> {
+pub(super) fn far<T: Element>(
+    device: &'static Device,
+    number: u64,
+) -> &'static mut BorrowedSlice<'static, T> {
     let elements = (1 << 38) / T::BYTES;
     // SAFETY: the fake driver follows no address.
     let slice = unsafe { device.borrow_raw_mut::<T>((1 + number) << 40, elements) };

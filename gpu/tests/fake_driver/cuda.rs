@@ -1110,6 +1110,10 @@ pub extern "C" fn cuLaunchKernelEx(config: &Config, function: Handle, _: Handle,
         // Not a function of the driver's: the number of launches that may begin before the one before has ended.
         counted!(launches_that_begin_early);
     }
+    if scene("grids") && config.grid != [1; 3] {
+        // Nor is this one: the number of launches of several blocks. Laws compare all counts, so one scene alone has it.
+        counted!(launches_of_several_blocks);
+    }
     let current = CURRENT.get();
     let streams = STREAMS.lock().unwrap();
     let stream = streams.iter().find(|(made, _)| *made == config.stream);

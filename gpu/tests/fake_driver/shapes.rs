@@ -13,12 +13,13 @@ use colex_gpu::reduce::top_k::TopK;
 use colex_gpu::reduce::{Reduce, ReduceFunction};
 use colex_gpu::rowwise::{RowFunction, Rowwise};
 use colex_gpu::{Buffer, Device, Element, Error, Map, Rotary, View, ViewMut};
+use colex_layout::IntTuple;
 use half::bf16;
 
 use super::ahead::{rows, rows_mut};
-use super::calls::{buffer, captured, loads, on_cudarc, view, view_mut};
-use super::library::counted;
-use super::said;
+use super::calls::{buffer, captured, far, loads, on_cudarc, view, view_mut};
+use super::library::{Counts, counted};
+use super::{device, said};
 
 /// What a law asks of a call with tensors of one shape.
 #[derive(Clone, Copy)]
@@ -578,18 +579,21 @@ fn load_plans_of_every_call_refuse_shapes() {
 }
 
 /// The scale of a tensor takes one launch whose blocks run at once, or two for a small tensor, wherever it has memory: outside of a stream
-/// capture, and prepared before one. A call that is captured and not prepared has none, and takes the reduction, in parts, and two maps: in
-/// no case has one block all of a large tensor. A capture before the kernels are loaded is refused, and goes on.
+/// capture, and prepared before one. A call that is captured and not prepared has none, and takes the reduction, in parts, and two maps: of
+/// a large tensor without gaps, every launch that reads it has several blocks. Calls by the reduction do as well outside of a capture, and
+/// allocate nothing. A capture before the kernels are loaded is refused, and goes on.
 #[test]
 fn law_a_computed_scale_has_many_blocks_captured_or_not() {
     let act = || {
         let device = on_cudarc();
         let (x, scale) = (buffer::<bf16>(&device), buffer::<f32>(&device));
         let q = buffer::<u8>(&device);
+        let number = |counts: &Counts, name: &str| counts.get(name).copied().unwrap_or(0);
+        let several = |counts: &Counts| number(counts, "launches_of_several_blocks");
         let at_once = TensorScalePlan::at_once(Ty::Bf16, Ty::E4m3, Arch::Sm90a, 20).unwrap();
-        let call = |rows: i64, gap: i64, plan: Option<TensorScalePlan>| {
-            let x = view(&x, &format!("({rows},1000):(1000,1)"));
-            let q = view_mut(&q, &format!("({rows},1000):({},1)", 1000 + gap));
+        let call = |rows: i64, [of_x, of_q]: [i64; 2], plan: Option<TensorScalePlan>| {
+            let x = view(&x, &format!("({rows},1000):({},1)", 1000 + of_x));
+            let q = view_mut(&q, &format!("({rows},1000):({},1)", 1000 + of_q));
             let (call, scale) = (Quantise::new(Ty::E4m3, &x, &q), rows_mut(&scale, &[1]));
             match plan {
                 Some(plan) => call.tensor_scale_by(&scale, plan),
@@ -600,17 +604,20 @@ fn law_a_computed_scale_has_many_blocks_captured_or_not() {
             let counts = counted(&device, work).unwrap();
             let [all, at_once] =
                 ["cuLaunchKernelEx", "launches_at_once"].map(|name| counts.get(name).copied());
-            ((all, at_once), loads(&counts))
+            let allocated = ["cuMemAlloc_v2", "cuMemFree_v2", "cuMemsetD8Async"];
+            let allocated: u64 = allocated.map(|name| number(&counts, name)).iter().sum();
+            ((all, at_once, several(&counts)), loads(&counts) + allocated)
         };
-        let (nodes, refused) = captured(&device, || call(500, 0, None).run());
+        let (nodes, refused) = captured(&device, || call(500, [0, 0], None).run());
         assert_eq!(nodes, Ok(0));
         assert!(refused.expect_err("no kernel is loaded").is_capturing());
         let mut said = Vec::new();
         for (name, rows, gap, plan) in [
-            ("a tensor", 500, 0, None),
-            ("of one block", 8, 0, None),
-            ("with gaps", 500, 24, None),
-            ("at once", 500, 0, Some(at_once)),
+            ("a tensor", 500, [0, 0], None),
+            ("of one block", 8, [0, 0], None),
+            ("x with gaps", 500, [8, 0], None),
+            ("q with gaps", 500, [0, 24], None),
+            ("at once", 500, [0, 0], Some(at_once)),
         ] {
             let (first, loaded) = launches(&|| call(rows, gap, plan).run());
             assert!(loaded > 0, "{name}");
@@ -621,26 +628,133 @@ fn law_a_computed_scale_has_many_blocks_captured_or_not() {
             before
                 .1
                 .unwrap_or_else(|error| panic!("{name}, prepared: {error}"));
-            let inside = captured(&device, || call(rows, gap, plan).prepare()?.run(&device));
-            let unprepared = captured(&device, || call(rows, gap, plan).run());
-            for (_, ended) in [&inside, &unprepared].map(|(nodes, ended)| (nodes, ended)) {
-                assert!(ended.is_ok(), "{name}: {ended:?}");
-            }
-            assert_eq!(inside.0, unprepared.0, "{name}");
-            let [before, unprepared] =
-                [before.0, unprepared.0].map(|nodes| nodes.expect("a graph"));
+            // The nodes of a graph, and those of them that have several blocks.
+            let graph = |work: &dyn Fn() -> Result<(), Error>| {
+                let mut nodes = 0;
+                let counts = counted(&device, || {
+                    let (found, ended) = captured(&device, work);
+                    nodes = found.expect("a graph");
+                    ended
+                });
+                let counts = counts.unwrap_or_else(|error| panic!("{name}: {error}"));
+                (nodes, several(&counts))
+            };
+            let inside = graph(&|| call(rows, gap, plan).prepare()?.run(&device));
+            let unprepared = graph(&|| call(rows, gap, plan).run());
+            assert_eq!(inside, unprepared, "{name}");
+            let before = before.0.expect("a graph");
             assert_eq!(first.1, plan.map(|_| 1), "{name}");
-            let first = first.0.expect("launches");
+            let (launches, wide) = (first.0.expect("launches"), first.2);
+            let (nodes, wide_nodes) = unprepared;
             said.push(format!(
-                "{name}: {first} launches, captured {unprepared}, prepared {before}"
+                "{name}: {launches} launches, {wide} of several blocks, captured {nodes}, {wide_nodes} of several blocks, prepared \
+                 {before}"
             ));
         }
         said.join("; ")
     };
     let name = "shapes::law_a_computed_scale_has_many_blocks_captured_or_not";
     assert_eq!(
-        said(name, "whole", act),
-        "a tensor: 2 launches, captured 3, prepared 2; of one block: 2 launches, captured 2, prepared 2; \
-         with gaps: 3 launches, captured 3, prepared 3; at once: 1 launches, captured 3, prepared 1"
+        said(name, "grids", act),
+        "a tensor: 2 launches, 2 of several blocks, captured 4, 2 of several blocks, prepared 2; \
+         of one block: 2 launches, 0 of several blocks, captured 2, 0 of several blocks, prepared 2; \
+         x with gaps: 4 launches, 2 of several blocks, captured 4, 2 of several blocks, prepared 4; \
+         q with gaps: 3 launches, 2 of several blocks, captured 3, 1 of several blocks, prepared 3; \
+         at once: 1 launches, 1 of several blocks, captured 4, 2 of several blocks, prepared 1"
     );
+}
+
+/// A call of a matrix in memory that the fake driver follows nowhere: `None` if its problem is refused, else how its default plan is taken.
+macro_rules! planned {
+    ($call:expr) => {{
+        let call = $call;
+        match call.problem() {
+            Err(_) => None,
+            Ok(_) => Some(call.prepare().map(drop)),
+        }
+    }};
+}
+
+/// Every call of the family with a matrix of this shape.
+fn planned(
+    device: &'static Device,
+    [rows, columns]: [i64; 2],
+) -> Vec<(&'static str, Option<Result<(), Error>>)> {
+    fn of<T: Element>(device: &'static Device, place: u64, extents: &[i64]) -> View<'static, T> {
+        let shape = IntTuple::flat(extents.iter().map(|extent| (*extent).into()));
+        View::row_major(&*far::<T>(device, place), shape).expect("a view")
+    }
+    fn to<T: Element>(device: &'static Device, place: u64, extents: &[i64]) -> ViewMut<'static, T> {
+        let shape = IntTuple::flat(extents.iter().map(|extent| (*extent).into()));
+        ViewMut::row_major(far::<T>(device, place), shape).expect("a view")
+    }
+    let shape = [rows, columns];
+    let (x, y) = (of::<f32>(device, 0, &shape), to::<f32>(device, 1, &shape));
+    let twice: MapExpression = "(x: tensor f32) -> y { add(x, x) }".parse().expect("a map");
+    let (sum, softmax) = (ReduceFunction::Sum, RowFunction::Softmax);
+    let [of_rows, of_columns] = [rows, columns].map(|extent| to::<f32>(device, 2, &[extent]));
+    let (two, at) = (
+        to::<f32>(device, 2, &[rows, 2]),
+        to::<i32>(device, 3, &[rows, 2]),
+    );
+    let heads = [1, 1, rows, columns];
+    let (from, turned) = (of::<f32>(device, 0, &heads), to::<f32>(device, 1, &heads));
+    let [cos, sin] = [2, 3].map(|place| of::<f32>(device, place, &[rows, columns / 2]));
+    let rotary = Rotary::new(Pairing::Interleaved, &from, &turned).features(columns / 2 * 2);
+    let q = to::<u8>(device, 1, &shape);
+    let quantised = Quantise::new(Ty::E4m3, &x, &q).rows(&of_rows).prepare();
+    let is_planned = |error: &Error| error.plan().is_none() && !error.to_string().contains("above");
+    let quantised = match quantised {
+        Err(error) if is_planned(&error) => None,
+        answer => Some(answer.map(drop)),
+    };
+    vec![
+        ("a softmax", planned!(Rowwise::new(softmax, &x, &y))),
+        (
+            "a sum of rows",
+            planned!(Reduce::new(sum, &x, &[1], &of_rows)),
+        ),
+        (
+            "a sum of columns",
+            planned!(Reduce::new(sum, &x, &[0], &of_columns)),
+        ),
+        ("a cumulative sum", planned!(Scan::new(&x, 1, &y))),
+        ("a selection", planned!(TopK::new(&x, 1, &two, &at))),
+        (
+            "a map",
+            planned!(Map::new(&twice).input("x", &x).output("y", &y)),
+        ),
+        ("a rotary embedding", planned!(rotary.tables(&cos, &sin))),
+        ("a quantisation of rows", quantised),
+    ]
+}
+
+/// Of tensors with as many elements as an extent of a launch may have, one row more, and more: where the problem of a call is taken, so is
+/// its default plan.
+#[test]
+fn law_default_plans_are_launched_where_problems_are_taken() {
+    let act = || {
+        let device: &'static Device = Box::leak(Box::new(device()));
+        let (mut taken, mut refused) = (0, Vec::new());
+        for columns in [257, 4096] {
+            for all in [1 << 30, colex_tensor::MAX_EXTENT, 1 << 31, 1 << 32] {
+                for rows in [all / columns, all / columns + 1] {
+                    for (name, answer) in planned(device, [rows, columns]) {
+                        match answer {
+                            Some(Ok(())) => taken += 1,
+                            Some(Err(error)) => {
+                                refused.push(format!("{name}, {rows} of {columns}: {error}"));
+                            }
+                            None => (),
+                        }
+                    }
+                }
+            }
+        }
+        assert!(taken > 100, "{taken} plans are taken");
+        refused.push("law shapes.extents: done".to_string());
+        refused.join("; ")
+    };
+    let name = "shapes::law_default_plans_are_launched_where_problems_are_taken";
+    assert_eq!(said(name, "whole", act), "law shapes.extents: done");
 }

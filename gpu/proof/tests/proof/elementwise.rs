@@ -226,6 +226,22 @@ fn refused_maps_say_what_would_be_right() {
     );
 }
 
+/// The kernels of tensors that no memory holds are loaded ahead, where rows lie apart, too.
+#[test]
+fn plans_of_the_largest_maps_are_loaded() {
+    let device = Device::simulator(Arch::Sm80);
+    let add = expression("(x: tensor f32, bias: tensor f32) -> y { add(x, bias) }");
+    let (x, bias) = (device.zeros::<f32>(128), device.zeros::<f32>(64));
+    let (x, bias) = (x.expect("memory"), bias.expect("memory"));
+    let mut y = device.zeros::<f32>(128).expect("memory");
+    let (from, row) = (view(&x, "(2,64):(64,1)"), view(&bias, "(2,64):(0,1)"));
+    let to = view_mut(&mut y, "(2,64):(64,1)");
+    let call = Map::new(&add).input("x", &from).input("bias", &row);
+    let call = call.output("y", &to);
+    let loaded = call.load_plans([[1_i64 << 30, 1 << 30]]);
+    assert_eq!(loaded.expect("kernels"), 1);
+}
+
 #[test]
 fn refused_gathers_say_what_would_be_right() {
     let device = Device::simulator(Arch::Sm90a);
@@ -251,6 +267,20 @@ fn refused_gathers_say_what_would_be_right() {
         &four,
         &view_mut(&mut out, "(4,10):(10,1)"),
     )));
+    // Nothing is computed, and shapes fit all the same or not.
+    let no_index = index.view(0).expect("a view");
+    for (table, index, shape) in [
+        (&none, &four, (7, 0)),
+        (&none, &no_index, (0, 10)),
+        (&none, &no_index, (0, 9)),
+        (&rows, &no_index, (3, 0)),
+        (&rows, &no_index, (0, 10)),
+    ] {
+        let out = out.view_mut(shape).expect("a view");
+        found.push(sentence(gather(table, index, &out)));
+    }
+    let number = view(&table, "():()");
+    found.push(sentence(gather(&number, &four, &view_mut(&mut out, "4:1"))));
     let mut same = table.clone();
     let overlap = sentence(gather(&rows, &four, &view_mut(&mut same, "(4,10):(10,1)")));
     found.push(
@@ -271,6 +301,12 @@ fn refused_gathers_say_what_would_be_right() {
             "gather: out has the shape (4,9), and must have (4,10): that of index 4 and that of a row of the table (6,10)",
             "gather: the rows of the table ((2,3),10):((30,10),1) have several strides: its first mode must have one",
             "gather: the table has the shape (0,10), index 4 and out (4,10): one of them has no elements",
+            "gather: out has the shape (7,0), and must have (4,10): that of index 4 and that of a row of the table (0,10)",
+            "nothing is refused",
+            "gather: out has the shape (0,9), and must have (0,10): that of index 0 and that of a row of the table (0,10)",
+            "gather: out has the shape (3,0), and must have (0,10): that of index 0 and that of a row of the table (6,10)",
+            "nothing is refused",
+            "gather: the table has the shape (), which has no mode of rows: it must have at least one mode",
             "out",
             "the destination out (4,10):(0,1) has one element at several coordinates: which value stays would be a race",
         ]
@@ -295,10 +331,24 @@ fn refused_rotary_embeddings_say_what_would_be_right() {
         )
         .run(),
     )];
+    let memory = x.clone();
     let x = view(&x, shape);
     {
         let other = view_mut(&mut y, "(2,5,8):(40,8,1)");
         found.push(sentence(Rotary::new(Pairing::Halves, &x, &other).run()));
+    }
+    // Nothing is computed, and shapes fit all the same or not.
+    for (from, to) in [
+        ("(1,1,0,7)", "(1,1,0,7)"),
+        ("(1,0)", "(1,0)"),
+        ("(1,1,0,8)", "(1,1,2,0)"),
+        ("(1,1,0,8)", "(1,1,0,8)"),
+        ("(1,1,5,0)", "(1,1,5,0)"),
+        ("()", "()"),
+    ] {
+        let from = View::row_major(&memory, from).expect("a view");
+        let to = ViewMut::row_major(&mut y, to).expect("a view");
+        found.push(sentence(Rotary::new(Pairing::Halves, &from, &to).run()));
     }
     let y = view_mut(&mut y, shape);
     let call = Rotary::new(Pairing::Halves, &x, &y);
@@ -325,6 +375,12 @@ fn refused_rotary_embeddings_say_what_would_be_right() {
         [
             "rotary embedding: x is of f64: it must be f32, f16 or bf16",
             "rotary embedding: x has the shape (1,2,5,8) and y (2,5,8): both must be (batch, head, sequence, feature)",
+            "rotary embedding: 7 features are turned: it must be an even number from 2 to 7, the features of x",
+            "rotary embedding: x has the shape (1,0) and y (1,0): both must be (batch, head, sequence, feature)",
+            "rotary embedding: x has the shape (1,1,0,8) and y (1,1,2,0): both must be (batch, head, sequence, feature)",
+            "nothing is refused",
+            "nothing is refused",
+            "rotary embedding: x has the shape () and y (): both must be (batch, head, sequence, feature)",
             "rotary embedding: 3 features are turned: it must be an even number from 2 to 8, the features of x",
             "rotary embedding: 10 features are turned: it must be an even number from 2 to 8, the features of x",
             "rotary embedding: the base is 0: it must be a number above 0",
@@ -393,7 +449,8 @@ fn refused_quantisations_say_what_would_be_right() {
         }))
     };
     let none = x.view((4, 0)).expect("a view");
-    let mut fourth = others.clone();
+    let (mut fourth, mut fifth) = (others.clone(), others.clone());
+    let sixth = more_scales.clone();
     let of_none = fourth.view_mut((4, 0)).expect("a view");
     let quantised = Quantise::new(Ty::S8, &none, &of_none);
     let mut five = more_scales.clone();
@@ -402,8 +459,21 @@ fn refused_quantisations_say_what_would_be_right() {
     found.push(sentence(quantised.clone().rows(&four).run()));
     found.push(sentence(quantised.clone().rows(&five).run()));
     found.push(sentence(quantised.blocks(128, &four).run()));
+    {
+        let (number, none) = (view(&x, "():()"), x.view(0).expect("a view"));
+        let of_number = view_mut(&mut fifth, "():()");
+        let quantised = Quantise::new(Ty::S8, &number, &of_number);
+        found.push(sentence(quantised.clone().rows(&four).run()));
+        found.push(sentence(quantised.blocks(128, &four).prepare()));
+        let mut no_scales = sixth.clone();
+        let (to, no_scales) = (fifth.view_mut(0), no_scales.view_mut(0));
+        let (to, no_scales) = (to.expect("a view"), no_scales.expect("a view"));
+        let quantised = Quantise::new(Ty::S8, &none, &to).blocks(8, &no_scales);
+        found.push(sentence(quantised.load_plans([[0_i64; 0]])));
+    }
     found.push(planned(&|plan| plan.vector = 3));
     found.push(planned(&|plan| plan.vector = 2));
+    found.push(planned(&|plan| plan.vector = 8));
     found.push(planned(&|plan| plan.rows = 64));
     found.push(planned(&|plan| plan.accesses = 99));
     found.push(planned(&|plan| (plan.threads, plan.rows) = (8, 1)));
@@ -427,8 +497,12 @@ fn refused_quantisations_say_what_would_be_right() {
             "x has the shape (4,0): a row without columns has no largest size, and so no scale",
             "scales has the shape 5: it must be 4, for x (4,0)",
             "scales has the shape 4: it must be (4,0), for x (4,0)",
-            "the plan's vector is 3: the quantisation kernel takes a power of two, 1 to 4",
-            "the plan's vector is 2: the quantisation kernel takes 4 only",
+            "x has the shape (), which has no mode of columns: it must have at least one mode",
+            "x has the shape (), which has no mode of columns: it must have at least one mode",
+            "x has the shape (), which has no mode of columns: it must have at least one mode",
+            "the plan's vector is 3: the quantisation kernel takes 1 or 4",
+            "the plan's vector is 2: the quantisation kernel takes 1 or 4",
+            "the plan's vector is 8: the quantisation kernel takes 1 or 4",
             "the plan's number of rows of a block is 64: the quantisation kernel takes a power of two, 1 to 16",
             "the plan's number of accesses is 99: the quantisation kernel takes 1 to 8",
             "the plan's number of threads of a block is 8: the quantisation kernel takes 32 to 1024, in multiples of 32",

@@ -521,6 +521,8 @@ fn law_drawn_plans_of_maps_are_right_or_refused() {
             others.truncate(7);
             others.push(fastest);
             numbered(&mut r, &mut plan);
+            // Of numbers that were not checked, too.
+            let _ = plan.explain(&call.problem().expect("a problem").expect("elements"));
             let prepared = call.prepare_with(|_, _| Ok(plan.clone())).map(drop);
             if !tally.takes(&plan.to_string(), prepared.err().map(Err)) {
                 continue;
@@ -577,6 +579,8 @@ fn law_drawn_plans_of_gathers_are_right_or_refused() {
             others.truncate(7);
             others.push(fastest);
             numbered(&mut r, &mut plan);
+            // Of numbers that were not checked, too.
+            let _ = plan.explain(&call.problem().expect("a problem").expect("elements"));
             let prepared = call.prepare_with(|_, _| Ok(plan.clone())).map(drop);
             if !tally.takes(&plan.to_string(), prepared.err().map(Err)) {
                 continue;
@@ -624,6 +628,7 @@ fn law_drawn_plans_of_rotary_embeddings_are_right_or_refused() {
                 .tables(&tables[0], &tables[1]);
             let mut numbers = call.plan().expect("a plan").expect("elements");
             numbered(&mut r, &mut numbers);
+            let _ = numbers.explain(&call.problem().expect("a problem").expect("elements"));
             let plan = |problem: &ElementwiseProblem, arch| {
                 Ok(ElementwisePlan {
                     vector: numbers.vector,

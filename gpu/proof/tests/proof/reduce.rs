@@ -853,11 +853,12 @@ fn law_parts_under_way_at_once_have_the_same_bits() {
     }
 }
 
-/// A kernel that the simulator stops leaves counts of blocks; the next run begins without them.
+/// A kernel that the simulator stops leaves counts of blocks; the next run begins without them, and so does the next profile.
 #[test]
 fn law_a_run_that_fails_leaves_no_counts() {
     let mut failed = 0;
     for seed in 0..6 {
+        let is_profiled = seed % 2 == 1;
         let device = simulator(Arch::Sm80, seed);
         let x = device.uninitialised::<f32>(4096 * 64).expect("memory");
         // The last rows are not written, and the blocks before them count.
@@ -876,13 +877,18 @@ fn law_a_run_that_fails_leaves_no_counts() {
                 Ok(plan.expect("blocks share results"))
             });
             let call = call.expect("a call");
-            let error = call
-                .run(&device)
-                .expect_err("a read of memory that is not written");
+            let work = || {
+                if is_profiled {
+                    call.profile(&device).map(|_| ())
+                } else {
+                    call.run(&device)
+                }
+            };
+            let error = work().expect_err("a read of memory that is not written");
             assert!(error.to_string().contains("never written"), "{error}");
             failed += 1;
             x.write(&vec![1.0; 4096 * 64]).expect("a write");
-            call.run(&device).expect("a run");
+            work().expect("a run");
         }
         assert_eq!(y.download().expect("sums"), [4096.0; 64]);
     }
@@ -918,6 +924,39 @@ fn law_reductions_of_no_elements_have_the_neutral_result() {
     let none = none.view_mut((5, 0)).expect("a view");
     reduce(ReduceFunction::Max, &x, &[2], &none).expect("nothing");
     println!("law reduce.nothing: 5 cases");
+}
+
+/// A prepared reduction of no elements owns the zeros that it reads: it has its results also where the caches were cleared, and where
+/// other memory was allocated since.
+#[test]
+fn law_reductions_of_no_elements_outlive_the_caches() {
+    let device = simulator(Arch::Sm80, 5);
+    let memory = device.zeros::<f32>(4).expect("memory");
+    let x = memory.view((5, 0)).expect("a view");
+    let mut cases = 0;
+    for function in [
+        ReduceFunction::Sum,
+        ReduceFunction::SquareSum,
+        ReduceFunction::Norm,
+    ] {
+        let mut y = device.poisoned::<f32>(5).expect("memory");
+        {
+            let y = y.view_mut(5).expect("a view");
+            let call = Reduce::new(function, &x, &[1], &y)
+                .prepare()
+                .expect("a call");
+            for round in 0..3 {
+                device.clear_module_cache();
+                let others: Vec<_> = (0..8).map(|_| device.upload(&[7.0_f32; 2])).collect();
+                let ran = call.run(&device);
+                ran.unwrap_or_else(|why| panic!("{function}, round {round}: {why}"));
+                assert!(others.iter().all(Result::is_ok));
+                cases += 1;
+            }
+        }
+        assert_eq!(y.download().expect("results"), [0.0; 5], "{function}");
+    }
+    println!("law reduce.zeros: {cases} cases");
 }
 
 #[test]
@@ -1020,6 +1059,13 @@ fn refused_reductions_say_what_would_be_right() {
             ..plan
         };
         found.push(error(clusters.check(Arch::Sm80)));
+        found.push(planned(&|plan| {
+            (plan.rows, plan.along, plan.min_blocks) = (1, 32, 33)
+        }));
+        let indices = ReduceProblem::new(ReduceFunction::ArgMax, Ty::F32, &[20, 300], &[1]);
+        let mut indices = ReducePlan::fastest(&indices.expect("a problem")).expect("a plan");
+        indices.operands.values = Some(Ty::S32);
+        found.push(error(indices.check(Arch::Sm80)));
         let part = memory.slice(1..5981).expect("a slice");
         let part = part.view((20, 299)).expect("a view");
         let call = Reduce::new(ReduceFunction::Sum, &part, &[1], &y).prepare_with(|problem| {
@@ -1101,8 +1147,11 @@ fn refused_reductions_say_what_would_be_right() {
              parts of its blocks only if the block that comes last adds those of the clusters",
             "the plan's number of bytes of parts in shared memory is 114688: the sum kernel takes 1 to 32768",
             "the plan's number of blocks of a cluster is 2: the sum kernel takes 1 only",
+            "the plan's number of blocks on a multiprocessor is 33: the sum kernel takes 0 to 32",
+            "the operands of the plan are `arg-max of f32 in s32, values of s32, 1 outer and 1 reduced modes, the inner one reduced`: \
+             the values have the type of the elements",
             "the plan's rows are shifted: x must begin at a multiple of the plan's accesses, each row where the one before it ends, \
-             and have at most 2147483648 elements",
+             and have at most 2147352576 elements",
             "`values` has the shape 300, and x (20,300) without the modes [1] is 20: both must be equal, or have modes of extent 1 where x is reduced",
             "((2,10),300):((300,1000),1) has a mode with several strides: each mode of a reduction must have one, so give its parts as modes",
             "the destination y (20):(0) has one element at several coordinates: which value stays would be a race",
@@ -1160,6 +1209,9 @@ fn law_accepted_plans_of_reductions_are_built() {
         if r.one_in(4) {
             plan.min_blocks = number(&mut r);
         }
+        if r.one_in(8) {
+            plan.operands.values = Some(r.one(&[Ty::F32, Ty::Bf16, Ty::S32, Ty::F64]));
+        }
         if r.one_in(4) {
             plan.turns_inner = !plan.turns_inner;
             plan.parts_inner = r.one_in(2);
@@ -1200,6 +1252,60 @@ fn law_accepted_plans_of_reductions_are_built() {
         accepted > count / 20,
         "only {accepted} of {count} plans are accepted"
     );
+}
+
+/// As many blocks on a multiprocessor as `check` accepts are those of which a kernel may ask for the registers, and values of the types that
+/// it accepts are stored.
+#[test]
+fn law_accepted_limits_of_reductions_are_built() {
+    let problem = ReduceProblem::new(ReduceFunction::ArgMax, Ty::Bf16, &[20, 300], &[1]);
+    let plan = ReducePlan::fastest(&problem.expect("a problem")).expect("a plan");
+    let mut accepted = 0;
+    for threads in [32, 64, 1024] {
+        for min_blocks in [0, 2, 3, 32, 33, 64, 65] {
+            for values in [None, Some(Ty::Bf16), Some(Ty::F32), Some(Ty::S8)] {
+                let mut plan = ReducePlan {
+                    along: threads,
+                    rows: 1,
+                    min_blocks,
+                    ..plan
+                };
+                plan.operands.values = values;
+                let is_accepted = plan.check(Arch::Sm80).is_ok();
+                let most = (2048 / threads).min(32);
+                let is_right = min_blocks <= most && matches!(values, None | Some(Ty::Bf16));
+                assert_eq!(is_accepted, is_right, "{plan}, {values:?}");
+                if is_accepted && threads == 32 {
+                    let built = plan.build(Arch::Sm80);
+                    built.unwrap_or_else(|error| panic!("{plan}, {values:?}: {error}"));
+                    accepted += 1;
+                }
+            }
+        }
+    }
+    println!("law reduce.limits: {accepted} cases");
+}
+
+/// Rows of as many elements as an extent of a launch may have are shifted, and those of more are not: the default plan takes both.
+#[test]
+fn law_shifted_rows_have_an_extent_of_a_launch() {
+    let mut cases = 0;
+    for columns in [257, 4097, 65_537, 1_000_003] {
+        for ty in [Ty::F32, Ty::Bf16] {
+            let most = colex_tensor::MAX_EXTENT / columns;
+            for rows in [most - 1, most, most + 1, (1 << 31) / columns, 1 << 30] {
+                let sum = ReduceFunction::Sum;
+                let problem = ReduceProblem::new(sum, ty, &[rows, columns], &[1]);
+                let problem = problem.expect("a problem");
+                let plan = ReducePlan::fastest(&problem).expect("a plan");
+                assert!(plan.takes(&problem), "{plan}");
+                let fits = rows * columns <= colex_tensor::MAX_EXTENT;
+                assert_eq!(plan.shifted, fits, "{rows} rows of {columns}: {plan}");
+                cases += 1;
+            }
+        }
+    }
+    println!("law reduce.shifted_extent: {cases} cases");
 }
 
 #[test]

@@ -2702,6 +2702,25 @@ fn a_residual_is_a_reason_to_hold_a_row() {
     }
 }
 
+/// A launch has at most 2^31 - 1 blocks: a plan takes no problem that needs more.
+#[test]
+fn law_plans_of_rows_take_the_blocks_of_a_launch() {
+    let of = |rows| RowwiseProblem::new(RowFunction::Softmax, Ty::Bf16, [rows, 1000]);
+    let mut cases = 0;
+    for arch in [Arch::Sm80, Arch::Sm90a] {
+        let fastest = RowwisePlan::fastest(&of(100), arch).expect("a plan");
+        for rows in [1, 2, 4, 8] {
+            let plan = RowwisePlan { rows, ..fastest };
+            let most = rows * ((1 << 31) - 1);
+            assert!(plan.takes(&of(1)) && plan.takes(&of(most)), "{plan}");
+            assert!(!plan.takes(&of(most + 1)), "{plan}");
+            assert!(!plan.takes(&of(i64::MAX)), "{plan}");
+            cases += 4;
+        }
+    }
+    println!("law rowwise.blocks: {cases} cases");
+}
+
 #[test]
 fn refused_functions_of_rows_say_what_would_be_right() {
     let device = Device::simulator(Arch::Sm90a);

@@ -160,6 +160,43 @@ fn law_the_most_elements_are_selected() {
     println!("law top_k.most: {cases} cases");
 }
 
+/// What is wrong with a number of elements that is too large is that number, and no stride that follows from it.
+#[test]
+fn law_numbers_of_selected_elements_are_taken_or_refused() {
+    let mut cases = 0;
+    for columns in [1, 1000, 5000] {
+        let most = i64::min(columns, 4096);
+        for k in [
+            i64::MIN,
+            -1,
+            0,
+            1,
+            1000,
+            1001,
+            4096,
+            4097,
+            1 << 30,
+            1 << 40,
+            i64::MAX,
+        ] {
+            match TopKProblem::new(Ty::F32, [64, columns], k) {
+                Ok(problem) => {
+                    assert!((1..=most).contains(&k), "{problem}");
+                    assert_eq!(problem.k(), k);
+                }
+                Err(error) => {
+                    assert!(!(1..=most).contains(&k), "{error}");
+                    let expected =
+                        format!("the {k} largest of {columns} elements: there must be 1 to {most}");
+                    assert_eq!(error.to_string(), expected);
+                }
+            }
+            cases += 1;
+        }
+    }
+    println!("law top_k.k: {cases} cases");
+}
+
 #[test]
 fn refused_selections_say_what_would_be_right() {
     let device = Device::simulator(Arch::Sm90a);

@@ -239,8 +239,7 @@ impl TopKProblem {
             let (function, ty) = ("top-k".to_string(), self.ty);
             return Err(ReduceError::Type { function, ty }.into());
         }
-        check_sizes("the number of selections", &self.outer)?;
-        check_sizes("the extent of the mode", &[self.along])?;
+        // Before the strides of the results, which grow with k.
         let (k, extent) = (self.k, self.along.extent);
         let most = extent.min(MOST_K);
         if !(1..=most).contains(&k) {
@@ -253,6 +252,8 @@ impl TopKProblem {
             }
             .into());
         }
+        check_sizes("the number of selections", &self.outer)?;
+        check_sizes("the extent of the mode", &[self.along])?;
         Ok(())
     }
 }
