@@ -1,5 +1,5 @@
-//! Every call with the tensors that are rare and those that are mistakes: no elements, no modes, one element more, any strides, the stride 0, addresses
-//! of one element, memory that overlaps, sizes beyond 32 bits. A call is right or says what is wrong.
+//! Every call with the tensors that are rare and those that are mistakes: no elements, no modes, one element more, any strides, the stride 0,
+//! addresses of one element, memory that overlaps, sizes beyond 32 bits. A call is right or says what is wrong.
 
 use std::collections::BTreeSet;
 
