@@ -1,5 +1,5 @@
-//! Every call with the tensors that are rare and those that are mistakes: no elements, no modes, one element more, any strides, the stride 0, addresses
-//! of one element, memory that overlaps, sizes beyond 32 bits. A call is right or says what is wrong.
+//! Every call with the tensors that are rare and those that are mistakes: no elements, no modes, one element more, any strides, the stride 0,
+//! addresses of one element, memory that overlaps, sizes beyond 32 bits. A call is right or says what is wrong.
 
 use std::collections::BTreeSet;
 
@@ -807,6 +807,41 @@ fn law_every_call_takes_views_without_modes_or_says_why_not() {
             "x has the shape (), which has no mode of columns: it must have at least one mode",
         ]
     );
+}
+
+/// Beside an extent of 0, the others may have a product beyond 64 bits: nothing overflows.
+#[test]
+fn law_calls_of_no_elements_take_any_other_extents() {
+    let device = Device::simulator(Arch::Sm80);
+    let shape = "((1099511627776,1099511627776),0)";
+    let memory = device.zeros::<f32>(8).expect("memory");
+    let index = device.zeros::<i32>(8).expect("memory");
+    let mut written = device.zeros::<f32>(8).expect("memory");
+    let mut bytes = device.zeros::<i8>(8).expect("memory");
+    let mut more = device.zeros::<f32>(8).expect("memory");
+    let x = View::row_major(&memory, shape).expect("a view");
+    let table = View::row_major(&memory, "(0,(1099511627776,1099511627776))").expect("a view");
+    let index = View::row_major(&index, 4).expect("a view");
+    let y = ViewMut::row_major(&mut written, shape).expect("a view");
+    let q = ViewMut::row_major(&mut bytes, shape).expect("a view");
+    let scales = ViewMut::row_major(&mut more, 8).expect("a view");
+    let sentence = |answer: Result<(), Error>| answer.err().map(|error| error.to_string());
+    let said = [
+        Rowwise::new(RowFunction::Softmax, &x, &y).run(),
+        Rowwise::new(RowFunction::RmsNorm, &x, &y).weight(&x).run(),
+        Reduce::new(ReduceFunction::Sum, &x, &[1], &y).run(),
+        Scan::new(&x, 1, &y).run(),
+        Gather::new(&table, &index, &y).run(),
+        Rotary::new(Pairing::Halves, &x, &y).run(),
+        Quantise::new(Ty::S8, &x, &q).rows(&scales).run(),
+    ]
+    .map(sentence);
+    let [softmax, norm, sum, scan, gather, rotary, rows] = said;
+    assert_eq!([softmax, scan], [None, None]);
+    let refused = [norm, sum, gather, rotary, rows].map(|said| said.expect("it is refused"));
+    for said in refused {
+        assert!(said.contains(shape), "{said}");
+    }
 }
 
 /// One operand has one element more along a mode: the call says what does not fit, and writes nothing.

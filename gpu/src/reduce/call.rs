@@ -195,9 +195,12 @@ impl Written {
     }
 }
 
-/// The extents of the modes of a shape.
+/// The extents of the modes of a shape. One beside an extent of 0 may be too large for 64 bits: it is the largest of them then.
 pub(crate) fn extents(shape: &IntTuple) -> Vec<i64> {
-    let size = |mode: IntTuple| mode.leaves().iter().map(|extent| extent.value()).product();
+    let size = |mode: IntTuple| {
+        let leaves = mode.leaves().iter();
+        leaves.fold(1, |all: i64, extent| all.saturating_mul(extent.value()))
+    };
     shape.modes().map(size).collect()
 }
 

@@ -21,6 +21,7 @@ use crate::memory_bound::call::{
 use crate::memory_bound::plan::{div_up, product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
 use crate::recent::{CallKind, GivenCall};
+use crate::reduce::call::extents;
 use crate::scratch::{WordKind, Workspace};
 
 /// Computes the softmax of each row of `x`: `e^x` over the sum of it along the last mode. All other modes are rows, of any
@@ -217,10 +218,7 @@ impl<'a, T: GemmElement> Rowwise<'a, T> {
         check_type(T::TY)?;
         let is_norm = self.function.is_norm();
         let shape = self.x().shape();
-        let size = |mode: &colex_layout::IntTuple| -> i64 {
-            mode.leaves().iter().map(|extent| extent.value()).product()
-        };
-        let Some(columns) = shape.modes().last().map(|mode| size(&mode)) else {
+        let Some(&columns) = extents(shape).last() else {
             let x = shape.to_string();
             return Err(RowwiseError::Rank { x }.into());
         };
@@ -231,7 +229,7 @@ impl<'a, T: GemmElement> Rowwise<'a, T> {
                 return Err(RowwiseError::Tensor { function, what }.into());
             }
             if tensor.is_of_columns() {
-                if view.shape().modes().count() != 1 || size(view.shape()) != columns {
+                if extents(view.shape()) != [columns] {
                     return Err(RowwiseError::OfColumns {
                         what,
                         found,
