@@ -463,11 +463,11 @@ fn a_later_read_of_another_lane_stands_for_no_earlier_one() {
             let first = is(k, 0);
             k.when(first, |k| k.store(shared(), tile, 7));
             k.sync();
-            let word = |k: &mut KernelBuilder| match is_shared {
-                true => (shared(), k.address_of(tile)),
-                false => (Access::new(Space::Global, Type::U32), data),
+            let (access, at) = if is_shared {
+                (shared(), k.address_of(tile))
+            } else {
+                (Access::new(Space::Global, Type::U32), data)
             };
-            let (access, at) = word(k);
             k.when(first, |k| k.load(access, at));
             k.mbarrier_arrive(bar);
             let second = is(k, 1);

@@ -426,8 +426,11 @@ impl Global {
     ) -> bool {
         let read = self.mark(number);
         if read.cluster == cluster && read.epoch.agent() == access.epoch.agent() {
+            if read.epoch.at_once(access.epoch) {
+                return false;
+            }
             *same_agent += 1;
-            if *same_agent > MOST_OF_AGENT || read.epoch.at_once(access.epoch) {
+            if *same_agent > MOST_OF_AGENT {
                 return false;
             }
         }

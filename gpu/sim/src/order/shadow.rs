@@ -140,7 +140,7 @@ impl Access<'_> {
 /// The most sets that a cache remembers.
 pub(super) const REMEMBERED: usize = 1 << 14;
 
-/// The reads of one agent that a set keeps beside a later one.
+/// The earlier reads of one agent, of a step each, that a set keeps beside its latest one.
 pub(super) const MOST_OF_AGENT: usize = 2;
 
 /// Sets of reads that nothing orders. The number of a set is the place of its latest read in the
@@ -211,14 +211,17 @@ impl ReadSets {
         grown
     }
 
-    /// Whether a read stays in a set beside a new one; `same_agent` counts those of the same agent.
+    /// Whether a read stays in a set beside a new one; `same_agent` counts the earlier ones of the same agent.
     ///
     /// A write that is ordered after the new read is ordered after each read that the new one knows of. It need not be ordered after an
     /// earlier one of the same warp by a lane that has not met the new one's; the latest few of these are kept.
     fn stays(read: Epoch, access: &Access<'_>, same_agent: &mut usize) -> bool {
         if read.agent() == access.epoch.agent() {
+            if read.at_once(access.epoch) {
+                return false;
+            }
             *same_agent += 1;
-            if *same_agent > MOST_OF_AGENT || read.at_once(access.epoch) {
+            if *same_agent > MOST_OF_AGENT {
                 return false;
             }
         }
@@ -410,6 +413,47 @@ mod tests {
             &access(read, &view, &lockstep, false),
         )
         .unwrap();
+    }
+
+    /// Lanes read one byte at three steps, the last one in two lanes; each of them alone is unknown to a later write.
+    #[test]
+    fn a_write_races_with_the_reads_of_each_of_three_steps() {
+        let view = view([9, 0, 0]);
+        let by = |clock, lane, kind, lockstep| Access {
+            lane,
+            kind,
+            ..access(
+                Epoch::new(0, clock, 7, lane, Proxy::Generic),
+                &view,
+                lockstep,
+                false,
+            )
+        };
+        // Lane 9 meets the readers, the latest first.
+        let mut lockstep = Lockstep::default();
+        let mut states = vec![lockstep.clone()];
+        for (lanes, clock) in [(0b1100, 3), (0b10, 2), (0b1, 1)] {
+            lockstep.meet(lanes | 1 << 9, u32::MAX, clock);
+            states.push(lockstep.clone());
+        }
+        let mut cells = Histories::new(1);
+        let mut sets = ReadSets::default();
+        for (clock, lane) in [(1, 0), (2, 1), (3, 2), (3, 3)] {
+            let read = by(clock, lane, AccessKind::Read, &states[0]);
+            check_access(&mut cells, (0, 1), &mut sets, &read).unwrap();
+        }
+        let others = [(3, SEVERAL), (2, 1), (1, 0)].map(|(clock, lane)| {
+            let other = Epoch::new(0, clock, 7, lane, Proxy::Generic);
+            Some(Race::Unordered {
+                other,
+                other_writes: false,
+            })
+        });
+        for (lockstep, race) in states.iter().zip(others.into_iter().chain([None])) {
+            let write = by(9, 9, AccessKind::Write, lockstep);
+            let found = check_access(&mut cells.clone(), (0, 1), &mut sets, &write);
+            assert_eq!(found.err().map(|(_, race)| race), race);
+        }
     }
 
     #[test]
