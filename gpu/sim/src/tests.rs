@@ -246,14 +246,6 @@ fn overlapping(differ: bool, one_instruction: bool) -> [Option<FaultKind>; 4] {
     })
 }
 
-#[test]
-fn copies_of_a_group_to_one_place_race() {
-    for one_instruction in [false, true] {
-        assert_eq!(overlapping(false, one_instruction), CLEAN);
-        assert_eq!(overlapping(true, one_instruction), RACE);
-    }
-}
-
 /// A store is not waited for; 140 loads follow, each waited for; then the source of the store is overwritten.
 #[test]
 fn many_waits_for_other_copies_do_not_stand_for_a_wait_for_one() {

@@ -776,7 +776,7 @@ fn build(
     let sizes = ["m", "n", "k"].map(|name| k.index_argument(name, 1..MOST_EXTENT + 1));
     let products = batch.arguments(&mut k);
     let first_chunk = batch.chunks.map(|of| {
-        let first = k.index_argument("first", 0..MOST_EXTENT);
+        let first = k.index_argument("first_chunk", 0..MOST_EXTENT);
         // It is one of the chunks, which the launch checks.
         k.within(&first - &products[0], -MOST_EXTENT..0);
         (of, first)

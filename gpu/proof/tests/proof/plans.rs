@@ -534,7 +534,7 @@ fn law_names_of_parameters_are_no_names_of_an_epilogue() {
     }
     // Those of chunks, lists and flags that come while a kernel runs have other calls.
     let others = [
-        "first",
+        "first_chunk",
         "arrived",
         "awaited",
         "counts",

@@ -62,7 +62,6 @@ impl Access<'_> {
         let same = self.lane == SEVERAL || self.lane == other.lane();
         let complete = !self.is_far(other) || other.before(&self.view.far);
         complete
-            && !self.is_beside(other)
             && other.before(&self.view.seen)
             && (same || self.lockstep.met(self.lane, self.warp, other))
     }
@@ -73,16 +72,6 @@ impl Access<'_> {
         self.owners.as_ref().is_some_and(|(owners, warps)| {
             is_plain && other.agent() < *warps && !owners.contains(&other.agent())
         })
-    }
-
-    /// Whether this is a write of a `cp.async` and the other is of the same group, whose copies nothing orders.
-    ///
-    /// Only they share a clock of an engine in the generic proxy; each lane of one has one place.
-    fn is_beside(&self, other: Epoch) -> bool {
-        self.epoch.agent() != self.warp
-            && self.writes()
-            && self.epoch.proxy() == Some(Proxy::Generic)
-            && (other.agent(), other.clock()) == (self.epoch.agent(), self.epoch.clock())
     }
 
     /// The race with another access, after which this does not come.
@@ -128,12 +117,10 @@ impl Access<'_> {
         self.epoch.proxy() == Some(Proxy::Async) && other.proxy() != Some(Proxy::Async)
     }
 
-    /// Whether lanes of one instruction, or copies of one group, write the same value to one place: the result does not depend on
-    /// their order.
+    /// Whether lanes of one instruction write the same value to one place: the result does not depend on their order.
     pub(crate) fn repeats(&self, other: Epoch) -> bool {
         let when = |epoch: Epoch| (epoch.agent(), epoch.clock(), epoch.pc());
-        self.kind == AccessKind::Rewrite
-            && (when(other) == when(self.epoch) || self.is_beside(other))
+        self.kind == AccessKind::Rewrite && when(other) == when(self.epoch)
     }
 }
 

@@ -301,7 +301,7 @@ const RESERVED: [&str; 30] = [
     "awaited",
     "counts",
     "departed",
-    "first",
+    "first_chunk",
     "offsets",
     "rows_of_C",
     "tail_of_C",
