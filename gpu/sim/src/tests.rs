@@ -214,38 +214,6 @@ fn a_warp_that_ends_leaves_arrivals_of_a_later_phase() {
     assert_eq!(found, CLEAN);
 }
 
-/// Two lanes copy to the same word: by one instruction, or by two of one group, where each copies to both words.
-fn overlapping(differ: bool, one_instruction: bool) -> [Option<FaultKind>; 4] {
-    kinds(Launch::new(1, 32), move |k, data| {
-        let tile = k.shared("tile", 8, 8);
-        let thread = k.mov(Type::U32, Special::Tid(0));
-        let two = k.setp(Compare::Lt, Type::U32, thread, 2);
-        let offset = k.mul_wide(Type::U32, thread, if differ { 4 } else { 0 });
-        let from = k.add(Type::U64, data, offset);
-        let atom = copy("SM80_CP_ASYNC_CACHEALWAYS<uint32_t>").unwrap();
-        let args = |to: Reg| CopyArgs {
-            dst: End::Memory(to.into()),
-            src: End::Memory(from.into()),
-            ..CopyArgs::default()
-        };
-        let base = k.address_of(tile);
-        let own = k.mad(Type::U32, thread, 4, base);
-        let other = k.xor(Type::B32, own, 4);
-        let places = if one_instruction {
-            vec![base]
-        } else {
-            vec![own, other]
-        };
-        for to in places {
-            k.when(two, |k| k.copy_atom(&atom, args(to)));
-        }
-        k.cp_async_commit();
-        k.cp_async_wait(0);
-        k.warp_sync();
-        k.load(shared(), tile);
-    })
-}
-
 /// A store is not waited for; 140 loads follow, each waited for; then the source of the store is overwritten.
 #[test]
 fn many_waits_for_other_copies_do_not_stand_for_a_wait_for_one() {
