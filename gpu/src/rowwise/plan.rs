@@ -402,7 +402,7 @@ const DIVIDED_RMS_NORM: &[DividedRows] = &[
 ];
 
 /// The same of a layer norm without a residual, on an H200: `f32` of 32768 0.789 (0.706) and 65536 0.753 (0.626), `bf16` of 65536 0.760
-/// (0.559) and 131072 0.729 (0.508).
+/// (0.559) and 131072 0.729 (0.508). And `f32` of 98304 0.737 (0.367), `bf16` of 196608 0.686 (0.350).
 const DIVIDED_LAYER_NORM: &[DividedRows] = &[
     DividedRows {
         size: 4,
@@ -426,6 +426,18 @@ const DIVIDED_LAYER_NORM: &[DividedRows] = &[
         size: 2,
         bytes: [1 << 17, 1 << 18],
         of_row: [2, 512, 2],
+        is_of_all: false,
+    },
+    DividedRows {
+        size: 4,
+        bytes: [1 << 18, 1 << 19],
+        of_row: [4, 512, 2],
+        is_of_all: true,
+    },
+    DividedRows {
+        size: 2,
+        bytes: [1 << 18, (1 << 19) - 1],
+        of_row: [4, 512, 2],
         is_of_all: false,
     },
 ];
@@ -562,7 +574,7 @@ const EXCHANGE: f64 = 1.2;
 const AGAIN: f64 = 0.6;
 
 /// The bytes of the parts of rows that all groups of a block of a team have; the bytes of a tensor from which on teams have its rows; and
-/// the bytes of a row in `f32` and in a type of 16 bits above which they do: no shorter ones were measured.
+/// the bytes of a row in `f32` and in a type of 16 bits above which they do.
 const TEAM_BYTES: i64 = 1 << 17;
 const TEAM_LEAST: i64 = 1 << 26;
 const TEAM_ROWS: [i64; 2] = [1 << 19, (1 << 19) - 1];
@@ -590,6 +602,11 @@ const TEAM_HIDDEN: f64 = 1.2;
 const AGAIN_LONG: [f64; 2] = [1.25, 1.7];
 const KEPT_LONG: i64 = 1 << 19;
 const AGAIN_LEAST: f64 = 0.5;
+
+/// The same number of norms: an RMSNorm of 2^18 numbers of bf16 took 3.2 times the time of the bytes of a tensor in passes on an H200, and 2.4
+/// times by teams. And the bytes of a row of an RMSNorm above which teams have it: blocks hold shorter ones.
+const AGAIN_LEAST_OF_NORMS: f64 = 1.0;
+const TEAM_ROWS_OF_RMS_NORM: i64 = 1 << 18;
 
 /// The share of the memory's rate that a copy has.
 const COPIED: f64 = 0.85;
@@ -651,12 +668,13 @@ impl RowwisePlan {
     ///   more than 64 KiB and at most 512 KiB, or more than 768 KiB and at most 1 MiB, and of 16 bits of more than 32 KiB and at most
     ///   256 KiB, of more than 384 KiB and at most 512 KiB, or more than 768 KiB and at most 1 MiB. Without a residual, these are also
     ///   rows of an RMSNorm of `f32` of more than 48 KiB and at most 256 KiB, and of 16 bits of more than 32 KiB and at most 256 KiB,
-    ///   and of a layer norm of more than 64 KiB and at most 256 KiB.
+    ///   and of a layer norm of more than 64 KiB and at most 512 KiB, or less than 512 KiB in 16 bits.
     ///
     /// Below this rate, two groups of threads take rows of `f32` of more than 256 KiB and at most 512 KiB in turn
     /// ([`RowStorage::Alternating`]), and one block keeps all of a row of a softmax of 96 to 128 KiB.
     ///
-    /// Rows of more than 512 KiB in `f32`, and of 512 KiB and more in a type of 16 bits, of tensors of 64 MiB and more are held by teams of blocks ([`RowStorage::Teams`]), if a model finds that faster than passes: a block loses 1.4 us of each row to the
+    /// Rows of more than 512 KiB in `f32`, of 512 KiB and more in a type of 16 bits, and of more than 256 KiB of an RMSNorm, of tensors of
+    /// 64 MiB and more, are held by teams of blocks ([`RowStorage::Teams`]), if a model finds that faster than passes: a block loses 1.4 us of each row to the
     /// meeting and 0.6 to each 32768 elements of it, less if several groups of threads take rows in turn, and a second pass takes as long
     /// as reading 1.25 of what shared memory does not keep of the row, 1.7 of 16 bits, or at least half of the row.
     ///
@@ -1484,7 +1502,13 @@ impl RowwisePlan {
     ) -> Option<(RowwisePlan, [f64; 2])> {
         let kind = usize::from(self.size() < 4);
         let row = product([problem.columns(), self.size()]);
-        let is_large = row > TEAM_ROWS[kind] && product([problem.rows(), row]) >= TEAM_LEAST;
+        let shortest = match self.operands.function {
+            RowFunction::RmsNorm => TEAM_ROWS_OF_RMS_NORM,
+            RowFunction::Softmax | RowFunction::LogSoftmax | RowFunction::LayerNorm => {
+                TEAM_ROWS[kind]
+            }
+        };
+        let is_large = row > shortest && product([problem.rows(), row]) >= TEAM_LEAST;
         if !is_large || !self.has_room(arch) {
             return None;
         }
@@ -1531,7 +1555,12 @@ impl RowwisePlan {
         let lost = lost / (groups as f64).powf(TEAM_HIDDEN);
         let of_teams = of_turn + turns * (2.0 * of_turn + lost);
         let kept = KEPT_LONG as f64 / row as f64;
-        let again = (AGAIN_LONG[kind] * (1.0 - kept)).max(AGAIN_LEAST);
+        let least = if self.operands.function.is_norm() {
+            AGAIN_LEAST_OF_NORMS
+        } else {
+            AGAIN_LEAST
+        };
+        let again = (AGAIN_LONG[kind] * (1.0 - kept)).max(least);
         // A layer norm reads its rows two times more.
         let again = again * (self.operands.function.reads() - 1) as f64;
         let of_passes = problem.rows() as f64 * row as f64 * (2.0 + again) / rate;

@@ -2313,10 +2313,10 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
                 let is_of_groups =
                     ty == Ty::F32 && !function.is_norm() && (49153..=131_072).contains(&columns);
                 // The wait of a team weighs more the faster the memory is, so that it has the rows of a slow one.
-                let least = if ty == Ty::F32 {
-                    1 << 19
-                } else {
-                    (1 << 19) - 1
+                let least = match function {
+                    RowFunction::RmsNorm => 1 << 18,
+                    _ if ty == Ty::F32 => 1 << 19,
+                    _ => (1 << 19) - 1,
                 };
                 let is_of_teams = row > least;
                 // One block has one row of a layer norm of 16 bits, and the next one on its way.
@@ -2325,7 +2325,8 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
                 let divided = match (function, ty) {
                     (RowFunction::RmsNorm, Ty::F32) => &[49153..=262_144][..],
                     (RowFunction::RmsNorm, _) => &[32769..=262_144],
-                    (RowFunction::LayerNorm, _) => &[65537..=262_144],
+                    (RowFunction::LayerNorm, Ty::F32) => &[65537..=524_288],
+                    (RowFunction::LayerNorm, _) => &[65537..=524_287],
                     (_, Ty::F32) => &[65537..=524_288, 786_433..=1_048_576],
                     _ => &[32769..=262_144, 393_217..=524_288, 786_433..=1_048_576],
                 };

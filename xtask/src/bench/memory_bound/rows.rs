@@ -45,7 +45,17 @@ const LONGEST_COLUMNS: [i64; 4] = [1 << 18, 1 << 19, 1 << 20, 1 << 21];
 const WIDTHS: [i64; 4] = [16384, 5120, 4096, 1000];
 
 /// Columns of norms without a residual: rows of which no access has whole vectors, and rows longer than a block has by default.
-const OTHER_WIDTHS: [i64; 8] = [33, 4097, 32768, 65536, 131_072, 1 << 18, 1 << 19, 1 << 20];
+const OTHER_WIDTHS: [i64; 9] = [
+    33,
+    4097,
+    32768,
+    65536,
+    131_072,
+    196_608,
+    1 << 18,
+    1 << 19,
+    1 << 20,
+];
 
 /// Elements of a tensor of 64 MiB in a type of 16 bits.
 const SMALL: i64 = 1 << 25;
@@ -347,7 +357,7 @@ pub(in crate::bench) fn norms(
         if function.is_norm() {
             group::<bf16>(device, &mut report, asked, (function, 4097, true))?;
         }
-        for columns in [33, 4097, 32768, 65536, 1 << 18, 1 << 19, 1 << 20] {
+        for columns in [33, 4097, 32768, 65536, 98_304, 1 << 18, 1 << 19, 1 << 20] {
             group::<f32>(device, &mut report, asked, (function, columns, false))?;
         }
         for columns in [4096, 16384] {
@@ -980,7 +990,7 @@ fn divided(problem: &RowwiseProblem, arch: Arch) -> Vec<(String, RowwisePlan)> {
 /// Plans of the longest rows whose blocks are in teams: by teams of 16 to 132 blocks, and by one, two or four groups of threads in each
 /// block, with a slot for each group and with two.
 fn in_teams(problem: &RowwiseProblem, device: &Device) -> Vec<(String, RowwisePlan)> {
-    if problem.columns() < LONGEST_COLUMNS[0] {
+    if problem.columns() * i64::from(problem.operands().ty.bits()) <= 1 << 21 {
         return Vec::new();
     }
     let multiprocessors = i64::from(device.limits().multiprocessors);
