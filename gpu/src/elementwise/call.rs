@@ -20,10 +20,10 @@ use crate::memory_bound::apart::{Elements, apart};
 use crate::memory_bound::call::{
     self, BuiltKernels, LaunchGrid, Made, MadeLaunch, Planned, Preparing,
 };
+use crate::memory_bound::modes::extents;
 use crate::memory_bound::modes::{resized, shown, sizes};
 use crate::memory_bound::plan::{WARP, product, steps};
 use crate::memory_bound::traffic::Traffic;
-use crate::reduce::call::extents;
 
 /// A tensor that a call is given.
 #[derive(Clone, Debug)]

@@ -21,6 +21,15 @@ pub(crate) fn sizes(layout: &Layout) -> Vec<i64> {
     modes(layout).iter().map(Layout::size).collect()
 }
 
+/// The extents of the modes of a shape. One beside an extent of 0 may be too large for 64 bits: it is the largest of them then.
+pub(crate) fn extents(shape: &IntTuple) -> Vec<i64> {
+    let size = |mode: IntTuple| {
+        let leaves = mode.leaves().iter();
+        leaves.fold(1, |all: i64, extent| all.saturating_mul(extent.value()))
+    };
+    shape.modes().map(size).collect()
+}
+
 /// The extent and the stride of a mode that coalesces into one leaf.
 pub(crate) fn one_leaf(mode: &Layout) -> Option<(i64, i64)> {
     let mode = mode.coalesce(..);

@@ -26,11 +26,11 @@ use crate::memory_bound::apart::{Elements, apart};
 use crate::memory_bound::call::{
     BuiltKernels, LaunchGrid, Made, NOTHING, Planned, Preparing, load_planned, load_plans,
 };
+use crate::memory_bound::modes::extents;
 use crate::memory_bound::modes::{has_elements, modes, of_modes, one_leaf, repeated, shown};
 use crate::memory_bound::plan::{div_up, product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
 use crate::recent::{CallKind, GivenCall};
-use crate::reduce::call::extents;
 use crate::reduce::{Reduce, ReduceCall, ReduceFunction, ReducePlan, ReduceProblem};
 use crate::scratch::Workspace;
 

@@ -22,7 +22,7 @@ use crate::memory_bound::apart::{Elements, apart};
 use crate::memory_bound::call::{
     BuiltKernels, LaunchGrid, Made, Planned, Preparing, SharedMemory, given_workspace, load_plans,
 };
-use crate::memory_bound::modes::{shown, sizes};
+use crate::memory_bound::modes::{extents, shown, sizes};
 use crate::memory_bound::plan::{product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
 use crate::recent::{CallKind, GivenCall};
@@ -193,15 +193,6 @@ impl Written {
             size: i64::from(self.ty.bits()) / 8,
         }
     }
-}
-
-/// The extents of the modes of a shape. One beside an extent of 0 may be too large for 64 bits: it is the largest of them then.
-pub(crate) fn extents(shape: &IntTuple) -> Vec<i64> {
-    let size = |mode: IntTuple| {
-        let leaves = mode.leaves().iter();
-        leaves.fold(1, |all: i64, extent| all.saturating_mul(extent.value()))
-    };
-    shape.modes().map(size).collect()
 }
 
 /// The stride of each mode of a layout whose modes coalesce into one leaf each.

@@ -18,10 +18,10 @@ use crate::memory_bound::apart::{Elements, apart};
 use crate::memory_bound::call::{
     BuiltKernels, LaunchGrid, Made, Planned, Preparing, SharedMemory, load_plans,
 };
+use crate::memory_bound::modes::extents;
 use crate::memory_bound::plan::{div_up, product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
 use crate::recent::{CallKind, GivenCall};
-use crate::reduce::call::extents;
 use crate::scratch::{WordKind, Workspace};
 
 /// Computes the softmax of each row of `x`: `e^x` over the sum of it along the last mode. All other modes are rows, of any

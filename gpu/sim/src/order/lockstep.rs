@@ -26,6 +26,9 @@ impl Awaited {
     }
 }
 
+/// By engine and kind of wait: the engine's clock, and the warp's clock at the wait.
+type Waits = BTreeMap<(usize, Awaited), (u32, u32)>;
+
 /// For each pair of lanes, the warp's clock up to which the steps of the one happen before the other.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lockstep {
@@ -34,7 +37,7 @@ pub(crate) struct Lockstep {
     /// Where lanes met that are not all: what each knows of each other beyond the floor.
     pairs: Option<Rc<[[u32; 32]; 32]>>,
     /// The copies that single lanes have waited for: by engine and kind of wait its clock, and the warp's clock at the wait.
-    waits: Option<Rc<BTreeMap<(usize, Awaited), (u32, u32)>>>,
+    waits: Option<Rc<Waits>>,
 }
 
 impl Lockstep {

@@ -17,10 +17,11 @@ use crate::memory_bound::apart::{Elements, apart};
 use crate::memory_bound::call::{
     BuiltKernels, LaunchGrid, Made, Planned, Preparing, SharedMemory, given_workspace, load_plans,
 };
+use crate::memory_bound::modes::extents;
 use crate::memory_bound::plan::{product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
 use crate::recent::{CallKind, GivenCall};
-use crate::reduce::call::{aligned, extents, strides};
+use crate::reduce::call::{aligned, strides};
 use crate::reduce::problem::{ReduceMode, check_mode, row_major};
 use crate::scratch::Workspace;
 
