@@ -220,7 +220,7 @@ mod tests {
                 let mut lanes = Lockstep::default();
                 lanes.waited((engine, waited), now);
                 let access = Epoch::new(engine, clock, 7, 0, Proxy::Async);
-                let copy = |clock: u32| (clock + 1) / 2;
+                let copy = |clock: u32| clock.div_ceil(2);
                 let is_hidden = copy(clock) == copy(waited) && clock <= waited;
                 assert_eq!(lanes.met(1, warp, access), !is_hidden, "{waited} {clock}");
                 lanes.meet(ALL, ALL, now);

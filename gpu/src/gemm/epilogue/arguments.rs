@@ -269,7 +269,7 @@ impl<'a> Given<'a> {
         let differs = |layout: &Layout| {
             let behind = layout.modes().nth(2);
             behind.is_some_and(|mode| {
-                let several = mode.leaves().into_iter();
+                let several = mode.leaves().iter();
                 let mut several = several.filter(|leaf| leaf.extent.value() > 1);
                 several
                     .any(|leaf| !matches!(leaf.stride, Stride::Int(stride) if stride.value() == 0))
