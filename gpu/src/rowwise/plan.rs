@@ -674,9 +674,10 @@ impl RowwisePlan {
     /// ([`RowStorage::Alternating`]), and one block keeps all of a row of a softmax of 96 to 128 KiB.
     ///
     /// Rows of more than 512 KiB in `f32`, of 512 KiB and more in a type of 16 bits, and of more than 256 KiB of an RMSNorm, of tensors of
-    /// 64 MiB and more, are held by teams of blocks ([`RowStorage::Teams`]), if a model finds that faster than passes: a block loses 1.4 us of each row to the
-    /// meeting and 0.6 to each 32768 elements of it, less if several groups of threads take rows in turn, and a second pass takes as long
-    /// as reading 1.25 of what shared memory does not keep of the row, 1.7 of 16 bits, or at least half of the row.
+    /// 64 MiB and more, are held by teams of blocks ([`RowStorage::Teams`]), if a model finds that faster than passes: a block loses 1.4 us
+    /// of each row to the meeting and 0.6 to each 32768 elements of it, less if several groups of threads take rows in turn, and a second
+    /// pass takes as long as reading 1.25 of what shared memory does not keep of the row, 1.7 of 16 bits, or at least half of the row, of a
+    /// norm all of it. Blocks of teams keep the weights of a norm in shared memory, if it has room.
     ///
     /// ```
     /// use colex_atom::{Arch, Ty};
