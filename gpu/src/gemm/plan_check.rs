@@ -567,4 +567,69 @@ mod tests {
             "the plan asks for 4194049 tiles along N with several widths: the Hopper kernel takes at most 4194048, 1 fewer"
         );
     }
+
+    /// Each block of a cluster along M loads a share of the rows of B, which is whole periods of the swizzle (8 rows), and `wgmma` of bytes
+    /// has no other multiples of 8 columns from 32 on than those of 16 (PTX ISA 9.7.15).
+    #[test]
+    fn law_widths_of_a_tile_are_whole_shares_of_b() {
+        let clusters = [[1, 1, 1], [2, 1, 1], [3, 1, 1], [4, 1, 1], [1, 2, 1]];
+        for (ab, c, of_instruction) in [
+            (Ty::S8, Ty::S32, 16),
+            (Ty::Bf16, Ty::Bf16, 8),
+            (Ty::F16, Ty::F32, 8),
+        ] {
+            let operands = Operands {
+                ab,
+                c,
+                majors: [Major::Second; 3],
+                vectors: [ab, ab, c].map(|ty| 128 / i64::from(ty.bits())),
+                beta: false,
+                gated: false,
+            };
+            let usual = GemmPlan::new(GemmMethod::Hopper, operands);
+            let (mut cases, mut accepted) = (0, 0);
+            for cluster in clusters {
+                for widest in (8..=264).step_by(8) {
+                    for columns in (8..=widest + 8).step_by(8) {
+                        let plan = GemmPlan {
+                            tile: [128, widest, usual.tile[2]],
+                            stages: 2,
+                            columns,
+                            cluster,
+                            ..usual
+                        };
+                        cases += 1;
+                        if plan.check(Arch::Sm90a).is_ok() {
+                            accepted += 1;
+                            assert!(cluster[0] <= 2, "{plan}");
+                            assert_eq!(columns % (8 * cluster[0]), 0, "{plan}");
+                            assert_eq!(columns % of_instruction, 0, "{plan}");
+                            assert!(columns <= widest && 2 * columns > widest, "{plan}");
+                        }
+                    }
+                }
+            }
+            println!("law gemm.widths_are_whole_shares: {cases} cases");
+            assert!(accepted >= 100, "{ab}: {accepted}");
+        }
+        let operands = Operands {
+            ab: Ty::S8,
+            c: Ty::S32,
+            majors: [Major::Second; 3],
+            vectors: [16, 16, 4],
+            beta: false,
+            gated: false,
+        };
+        let of_three = GemmPlan {
+            columns: 144,
+            tile: [128, 192, 128],
+            cluster: [3, 1, 1],
+            ..GemmPlan::new(GemmMethod::Hopper, operands)
+        };
+        let error = of_three.check_columns().expect_err("three blocks");
+        assert_eq!(
+            error.to_string(),
+            "the plan asks for 3 blocks along M of a cluster with several widths: the Hopper kernel takes at most 2, 1 fewer"
+        );
+    }
 }

@@ -919,6 +919,22 @@ fn every_refusal_of_owners_verbatim() {
     );
     scaled_by("(80,40,2):(0,0,0)").unwrap();
     drop(c);
+    // A tensor of the epilogue in the memory of the second owner.
+    let shared = device.poisoned::<f32>(each).unwrap();
+    let mut of_second = shared.slice(..).unwrap();
+    let c = [
+        ViewMut::new(&mut wide[0], own.clone()).unwrap(),
+        ViewMut::new(&mut of_second, own.clone()).unwrap(),
+    ];
+    let scale = View::new(&shared, "(80,40,2):(0,0,0)").unwrap();
+    let product = Gemm::to_owners(&a, &b, &c).unwrap();
+    let sentence = product.epilogue(&scaled).tensor("scale", &scale).run();
+    let sentence = sentence.unwrap_err().to_string();
+    assert!(
+        sentence.starts_with("C of chunk 1 lies at ") && sentence.contains(" and scale at "),
+        "{sentence}"
+    );
+    drop(c);
     let overlapping = device.poisoned::<f32>(each).unwrap();
     let mut halves = [
         overlapping.slice(..).unwrap(),
