@@ -473,11 +473,14 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         Gemm { method, ..self }
     }
 
-    /// Keeps the bits of a row of C the same for every M and every place of the row, for an A whose rows are contiguous
-    /// along K and have the same stride. All plans then divide K in one way for an N and a K: of the divisions that have a plan for 1, 64,
-    /// 256, 1024 and 4096 rows, the one that costs the least where it costs the most, by the model of time. The GEMV kernel is not taken.
+    /// Keeps the bits of a row of C the same for every M, every place of the row and every order of A and C. All plans then divide K in one
+    /// way for a B: of the divisions that have a plan for 1, 64, 256, 1024 and 4096 rows, the one that costs the least where it costs the
+    /// most, by the model of time. The GEMV kernel is not taken. Where TMA loads B, and A lies as TMA does not load it, A is packed first.
     /// So a product may take longer than without it. [`prepare_with`](Gemm::prepare_with) takes plans that divide K in this way, and refuses
     /// others.
+    ///
+    /// Calls that pack nothing keep the bits among those whose A is contiguous along K with one stride of its rows: calls with groups,
+    /// lists, chunks or a [`method`](Gemm::method), and those with [`pack(false)`](Gemm::pack).
     ///
     /// ```
     /// use colex_gpu::{Device, Gemm};
@@ -1465,10 +1468,13 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             (b, _) => b,
         };
         // Packed matrices are for kernels with tensor maps.
-        let packs = may_pack && !batch.exceeds_maps() && self.packs(problem, [a, both, c])?;
+        let [packs_a, packs] = match may_pack && !batch.exceeds_maps() {
+            true => self.packs(problem, [a, both, c])?,
+            false => [false; 2],
+        };
         let a = match columns {
             Some(columns) => GivenFactor::Columns(Box::new(columns)),
-            None => GivenFactor::Plain(Place::of(&self.a, a, packs, (batch, steps_a))?),
+            None => GivenFactor::Plain(Place::of(&self.a, a, packs_a, (batch, steps_a))?),
         };
         let of_b = (batch, steps_b);
         let right = match &self.b2 {
@@ -1492,8 +1498,33 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         Ok((Some(places), place))
     }
 
-    /// Whether the matrices that no tensor map describes are packed first.
-    fn packs(&self, problem: &GemmProblem, matrices: [Option<Matrix>; 3]) -> Result<bool, Error> {
+    /// Whether those of A and of B that no tensor map describes are packed first.
+    ///
+    /// In a batch-invariant call, the rows of A may lie in another way in a call with other rows: where B is loaded by TMA, A is packed
+    /// whenever it is not. What is done with B depends on neither A nor C.
+    fn packs(
+        &self,
+        problem: &GemmProblem,
+        [a, b, c]: [Option<Matrix>; 3],
+    ) -> Result<[bool; 2], Error> {
+        if !self.is_batch_invariant {
+            let packs = self.packs_unmapped(problem, [a, b, c])?;
+            return Ok([packs; 2]);
+        }
+        let packs_b = self.packs_unmapped(problem, [None, b, None])?;
+        let is_loaded = match self.unmapped(problem, [None, b, None]) {
+            Some((_, shape)) => packs_b || shape.operands.is_loaded(Operand::B),
+            None => takes_hopper(multiplied::<T>(problem), self.a.device().arch()),
+        };
+        Ok([is_loaded, packs_b])
+    }
+
+    /// Whether the matrices that no tensor map describes are packed first, if there are any.
+    fn packs_unmapped(
+        &self,
+        problem: &GemmProblem,
+        matrices: [Option<Matrix>; 3],
+    ) -> Result<bool, Error> {
         let device = self.a.device();
         let Some((problem, shape)) = self.unmapped(problem, matrices) else {
             return Ok(false);

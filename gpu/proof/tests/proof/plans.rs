@@ -8,7 +8,7 @@ use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{
     Compute, CopyPlan, GemmElement, GemmProblem, LoopNest, Major, Operand, reference,
 };
-use colex_gpu::{Device, Gemm, PlanRefusal, View};
+use colex_gpu::{Device, Gemm, PlanRefusal, View, ViewMut};
 use colex_proof::kernels::gemm::GemmCase;
 use colex_proof::kernels::plans::listed::ListedPlan;
 use colex_proof::kernels::plans::{COPY_METHODS, PlanCase, Tally};
@@ -1229,6 +1229,87 @@ fn rows_have_the_same_bits<T: GemmElement>(
         );
     }
     1 + some.len()
+}
+
+/// The same where the rows of A or of C are contiguous along M, so that their distance, and with it what a kernel may access at once, changes
+/// with the number of rows; and for matrices that begin anywhere in memory.
+#[test]
+fn law_rows_in_every_order_have_the_bits_of_any_number_of_rows() {
+    let mut r = Random::of(11, "invariant orders");
+    let mut cases = 0;
+    let drawn: Vec<[usize; 2]> = (0..draws(2))
+        .map(|_| [1 + r.below(80_usize), 1 + r.below(600_usize)])
+        .collect();
+    for [n, k] in [[72, 264], [7, 131], [1, 520]].into_iter().chain(drawn) {
+        for majors in 0..4 {
+            let majors = [majors & 1 != 0, majors & 2 != 0];
+            let some = [0..1, 77..78, 3..5, 60..125, 60..124];
+            cases += ordered_rows_have_the_same_bits(&mut r, [130, n, k], majors, &some);
+        }
+    }
+    println!("law plans.batch_invariant_orders: {cases} cases");
+}
+
+/// Compares the bits and the orders of sums as [`rows_have_the_same_bits`] does, of products whose A and C are, or are not, contiguous along
+/// M.
+fn ordered_rows_have_the_same_bits(
+    r: &mut Random,
+    [m, n, k]: [usize; 3],
+    along_m: [bool; 2],
+    some: &[std::ops::Range<usize>],
+) -> usize {
+    let device = Device::simulator(Arch::Sm90a);
+    let mut random = |count: usize| -> Vec<bf16> {
+        let one = |_| bf16::from_f64(f64::from(r.below(4001_i32) - 2000) / 1000.0);
+        (0..count).map(one).collect()
+    };
+    let (a, b) = (random(m * k), random(n * k));
+    let b = device.upload(&b).unwrap();
+    let product = |rows: std::ops::Range<usize>, begin: usize| {
+        let count = rows.len();
+        let [of_a, of_c] =
+            [(along_m[0], k), (along_m[1], n)].map(|(is_along, columns)| match is_along {
+                true => format!("({count},{columns}):(1,{count})"),
+                false => format!("({count},{columns}):({columns},1)"),
+            });
+        let mut own = vec![bf16::ZERO; begin];
+        own.extend((0..count * k).map(|at| {
+            let (i, column) = match along_m[0] {
+                true => (at % count, at / count),
+                false => (at / k, at % k),
+            };
+            a[(rows.start + i) * k + column]
+        }));
+        let own = device.upload(&own).unwrap();
+        let own = own.slice(begin..).unwrap();
+        let c = device.poisoned::<bf16>(begin + count * n).unwrap();
+        let mut c = c.slice(begin..).unwrap();
+        let said = {
+            let (x, w) = (View::new(&own, &of_a).unwrap(), b.view((n, k)).unwrap());
+            let of_c = ViewMut::new(&mut c, &of_c).unwrap();
+            let gemm = Gemm::new(&x, &w, &of_c).batch_invariant();
+            let call = gemm.prepare().unwrap();
+            call.run(&device).unwrap();
+            let plan = call.plan().unwrap();
+            format!("{} with {} blocks along K", plan.method, plan.cluster[2])
+        };
+        let found = c.download().unwrap();
+        let found: Vec<u16> = (0..count * n)
+            .map(|at| {
+                let (i, j) = (at / n, at % n);
+                found[if along_m[1] { i + j * count } else { at }].to_bits()
+            })
+            .collect();
+        (found, said)
+    };
+    let (all, by) = product(0..m, 0);
+    for (begin, rows) in [0, 1, 0, 8, 0].into_iter().zip(some.iter().cycle()) {
+        let (found, said) = product(rows.clone(), begin);
+        let of = format!("{n} columns, K {k}, along M {along_m:?}, rows {rows:?} from {begin}");
+        assert_eq!(said, by, "{of}");
+        assert_eq!(found, all[rows.start * n..rows.end * n], "{of} by {said}");
+    }
+    6
 }
 
 /// A batch-invariant call takes a given plan that sums rows in the order of its own choice, with the same bits, and refuses others.

@@ -1517,6 +1517,17 @@ fn fastest(
     machine: Machine,
     is_wanted: impl Fn(&GemmPlan) -> bool,
 ) -> (f64, GemmPlan) {
+    let best = fastest_of(problem, operands, (arch, machine), is_wanted);
+    best.expect("every list has a plan that takes K whole")
+}
+
+/// The same, if there is one.
+fn fastest_of(
+    problem: &GemmProblem,
+    operands: Operands,
+    (arch, machine): (Arch, Machine),
+    is_wanted: impl Fn(&GemmPlan) -> bool,
+) -> Option<(f64, GemmPlan)> {
     let kept = listed(operands, arch, ListKind::of(problem));
     let taken = kept.iter().enumerate();
     let taken = taken.filter(|(_, kept)| kept.plan.may_be_chosen(problem));
@@ -1554,8 +1565,7 @@ fn fastest(
             }
         }
     }
-    let best = best.map(|(_, plan)| (least, plan));
-    best.expect("every list has a plan that takes K whole")
+    best.map(|(_, plan)| (least, plan))
 }
 
 /// The plan that the model says is the fastest for a problem.
@@ -1605,7 +1615,34 @@ pub(crate) fn choose_invariant(
 ) -> GemmPlan {
     let is_same = is_invariant(problem, operands, arch, machine);
     let is_wanted = |plan: &GemmPlan| plan.workspace(problem) == 0 && is_same(plan);
-    fastest(problem, operands, arch, machine, is_wanted).1
+    let device = (arch, machine);
+    match fastest_of(problem, operands, device, is_wanted) {
+        Some((_, plan)) => plan,
+        // A matrix that the call may not pack.
+        None => {
+            let has_sums = |plan: &GemmPlan| plan.workspace(problem) == 0;
+            let is_taken = |plan: &GemmPlan| has_sums(plan) && plan.method != GemmMethod::Gemv;
+            fastest(problem, operands, arch, machine, is_taken).1
+        }
+    }
+}
+
+/// The product whose division of K all batch-invariant products with this B take: its A and C lie along K and N in whole vectors, while
+/// how those of a call lie follows from its number of rows and from where these are. A call that may not pack A has it as it is.
+fn of_any_rows(problem: &GemmProblem, mut operands: Operands) -> (GemmProblem, Operands) {
+    let mut problem = *problem;
+    let is_not_packed = operands.is_loaded(Operand::B) && !operands.is_loaded(Operand::A);
+    for (operand, ty) in [(Operand::A, operands.ab), (Operand::C, operands.c)] {
+        if operand == Operand::A && is_not_packed {
+            continue;
+        }
+        let mode = operand as usize;
+        problem.majors[mode] = Major::Second;
+        problem.leading[mode] = None;
+        operands.majors[mode] = Major::Second;
+        operands.vectors[mode] = 128 / i64::from(ty.bits());
+    }
+    (problem, operands)
 }
 
 /// Numbers of rows among which a batch-invariant product has one division of K: a step of decoding, a few of them, and prompts.
@@ -1626,10 +1663,11 @@ fn is_invariant(
         let step = (parts > 1).then_some(plan.tile[2]);
         (plan.method, parts, step)
     };
+    let (problem, operands) = of_any_rows(problem, operands);
     // The divisions with the most that each costs, as a multiple of the time of the fastest, and the rows for which each has a plan.
     let mut divisions: Vec<(_, f64, usize)> = Vec::new();
     for m in ROWS_OF_ALL {
-        let some = GemmProblem { m, ..*problem };
+        let some = GemmProblem { m, ..problem };
         let all = timed_of(ListKind::of(&some), &some, (operands, arch), machine);
         // The parts of a workspace are as many as the rows leave room for.
         let whole = all
@@ -2438,6 +2476,68 @@ mod tests {
             cases += sorted.len();
         }
         println!("law choose.every_product_has_a_plan: {cases} cases");
+    }
+
+    /// The plan of a batch-invariant product divides K in the same way for any number of rows, by the same method, of every type, order and
+    /// alignment. Where A and C are contiguous along M, what an access to them has at once changes with the rows; a call packs an A that TMA
+    /// does not load beside a B that it does.
+    #[test]
+    fn law_a_batch_invariant_product_has_one_division_of_k() {
+        let mut draw = drawing(53);
+        let mut rows: Vec<i64> = (1..=20)
+            .chain(60..=68)
+            .chain([100, 127, 129, 200])
+            .collect();
+        rows.extend((8..=20).flat_map(|bits| [(1 << bits) - 1, 1 << bits, (1 << bits) + 1]));
+        let (mut cases, mut divided) = (0, 0);
+        for number in 0..200 {
+            let (mut problem, operands) = drawn(&mut draw);
+            // Few columns and a long K, where blocks of a cluster divide it.
+            if number % 2 == 0 {
+                (problem.n, problem.k) = (8 << draw(6), 1024 << draw(5));
+            }
+            let arch = [Arch::Sm80, Arch::Sm90a, Arch::Sm90a, Arch::Sm90a][draw(4) as usize];
+            let of = |m: i64| {
+                let mut operands = operands;
+                for (mode, ty) in [(0, operands.ab), (2, operands.c)] {
+                    let widest = 128 / i64::from(ty.bits());
+                    // One row along K is not told from one along M.
+                    if m == 1 {
+                        operands.majors[mode] = Major::Second;
+                    }
+                    if operands.majors[mode] == Major::First {
+                        let found = vector(i64::from(ty.bits()) / 8, 0, m);
+                        let is_split = ty == Ty::S8 && found < 4;
+                        operands.vectors[mode] = if is_split { 1 } else { found };
+                    }
+                    let is_packed = mode == 0
+                        && takes_hopper(operands.ab, arch)
+                        && operands.is_loaded(Operand::B)
+                        && !operands.is_mapped(Operand::A);
+                    if is_packed {
+                        operands.majors[0] = Major::Second;
+                        operands.vectors[0] = widest;
+                    }
+                }
+                let problem = GemmProblem {
+                    m,
+                    majors: operands.majors,
+                    ..problem
+                };
+                let plan = choose_invariant(&problem, operands, arch, h200());
+                assert_eq!(plan.workspace(&problem), 0, "{problem}, {plan}");
+                let parts = plan.cluster[2];
+                (plan.method, parts, (parts > 1).then_some(plan.tile[2]))
+            };
+            let one = of(1);
+            divided += usize::from(one.1 > 1);
+            for m in rows.iter().copied() {
+                assert_eq!(of(m), one, "{m} rows of {problem}, {operands:?}");
+                cases += 1;
+            }
+        }
+        assert!(divided > 2, "{divided}");
+        println!("law choose.batch_invariant_division: {cases} cases, {divided} products divided");
     }
 
     /// The name of a plan in the records: they are of plans that do not begin early, and of kernels that take K whole, where the list

@@ -728,6 +728,11 @@ impl Measured {
             .collect()
     }
 
+    /// The speed of the default plan over that of cuBLASLt's best.
+    fn ratio(&self) -> f64 {
+        self.best() / self.default()
+    }
+
     fn default(&self) -> f64 {
         self.ours[0].time.as_ref().map_or(f64::NAN, |time| *time)
     }
@@ -843,11 +848,8 @@ fn measure<T: GemmElement, C: GemmElement>(
         all.push(found);
     }
     summarise(&all);
-    let mut lowest: Vec<&Measured> = all.iter().collect();
-    let ratio = |found: &Measured| found.best() / found.default();
-    lowest.sort_by(|x, y| ratio(x).total_cmp(&ratio(y)));
     println!("\nthe lowest, measured again");
-    for found in lowest.into_iter().take(AGAIN) {
+    for found in lowest(&all) {
         if started.elapsed() > budget {
             break;
         }
@@ -858,7 +860,7 @@ fn measure<T: GemmElement, C: GemmElement>(
             &Wanted::default(),
             &mut wrong,
         )?;
-        println!("{again}  before {:.3}", ratio(found));
+        println!("{again}  before {:.3}", found.ratio());
         let mut value = again.json();
         value["again"] = true.into();
         lines.write(&value)?;
@@ -869,6 +871,14 @@ fn measure<T: GemmElement, C: GemmElement>(
     }
     sweep.drawings(&lines.text)?;
     Ok(finished(all.len(), &wrong))
+}
+
+/// The shapes of the lowest ratios, the lowest first.
+fn lowest(all: &[Measured]) -> Vec<&Measured> {
+    let mut lowest: Vec<&Measured> = all.iter().collect();
+    lowest.sort_by(|x, y| x.ratio().total_cmp(&y.ratio()));
+    lowest.truncate(AGAIN);
+    lowest
 }
 
 /// The plans of a shape that are measured beside the default one.
@@ -1191,6 +1201,8 @@ fn summarise(all: &[Measured]) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
@@ -1204,6 +1216,96 @@ mod tests {
         assert!((1550..1700).contains(&aligned), "{aligned}");
         let small = shapes.iter().filter(|[m, ..]| *m <= 128).count();
         assert!((900..1100).contains(&small), "{small}");
+    }
+
+    /// A sweep as the command line gives it.
+    #[derive(clap::Parser)]
+    struct Line {
+        #[arg()]
+        name: String,
+        #[command(flatten)]
+        sweep: Sweep,
+    }
+
+    fn problems_of(options: &str) -> Result<Vec<GemmProblem>> {
+        let words = ["bench", "gemm"].into_iter();
+        let line = <Line as clap::Parser>::try_parse_from(words.chain(options.split_whitespace()))?;
+        assert_eq!(line.name, "gemm");
+        line.sweep.problems()
+    }
+
+    #[test]
+    fn drawn_orders_and_a_first_shape_leave_the_shapes_as_they_are() -> Result<()> {
+        let shape = |problem: &GemmProblem| [problem.m, problem.n, problem.k];
+        let shapes = |all: &[GemmProblem]| all.iter().map(shape).collect::<Vec<_>>();
+        let all = problems_of("--random 200 --seed 5")?;
+        assert_eq!(all.len(), 200);
+        assert_eq!(shapes(&all)[17], drawn(5, 17));
+        let usual = [Major::Second; 3];
+        assert!(all.iter().all(|problem| problem.majors == usual));
+
+        let ordered = problems_of("--random 200 --seed 5 --orders")?;
+        assert_eq!(shapes(&ordered), shapes(&all));
+        let orders: HashSet<_> = ordered.iter().map(|problem| problem.majors).collect();
+        assert_eq!(orders.len(), 8);
+
+        let rest = problems_of("--random 200 --seed 5 --orders --from 150")?;
+        assert_eq!(rest, ordered[150..]);
+        let error = problems_of("--random 200 --from 200").expect_err("there is none");
+        assert_eq!(error.to_string(), "there are 200 shapes");
+        Ok(())
+    }
+
+    #[test]
+    fn shapes_of_a_file_take_each_of_the_eight_orders() -> Result<()> {
+        let path = std::env::temp_dir().join(format!("colex-shapes-{}", std::process::id()));
+        std::fs::write(&path, "# M N K\n64 4096 4096\n\n128x256,512\n")?;
+        let of = |more: &str| problems_of(&format!("--shapes {} {more}", path.display()));
+        assert_eq!(of("")?.len(), 2);
+        let all = of("--orders")?;
+        assert_eq!(all.len(), 16);
+        for (shape, problems) in [[64, 4096, 4096], [128, 256, 512]]
+            .iter()
+            .zip(all.chunks(8))
+        {
+            assert!(problems.iter().all(|of| [of.m, of.n, of.k] == *shape));
+            let orders: HashSet<_> = problems.iter().map(|problem| problem.majors).collect();
+            assert_eq!(orders.len(), 8);
+        }
+        assert_eq!(of("--from 1")?[0].m, 128);
+        std::fs::remove_file(&path)?;
+        Ok(())
+    }
+
+    #[test]
+    fn the_lowest_20_ratios_are_measured_again() {
+        let measured = |i: i64, time: Result<f64, String>| Measured {
+            problem: GemmProblem::new(i, 1, 1),
+            sets: 1,
+            library: vec![12.0, 10.0, 11.0],
+            ours: vec![Ours {
+                name: "a plan".to_string(),
+                by: FoundBy::Default,
+                time,
+            }],
+        };
+        // 37 is prime to 50, so all times from 1 to 50 come, in another order than that of the shapes.
+        let all: Vec<Measured> = (1..=50)
+            .map(|i| measured(i, Ok((i * 37 % 50 + 1) as f64)))
+            .collect();
+        let found = lowest(&all);
+        let times: Vec<f64> = found.iter().map(|one| one.default()).collect();
+        let longest: Vec<f64> = (31..=50).rev().map(f64::from).collect();
+        assert_eq!(times, longest);
+        assert_eq!(found[0].ratio(), 10.0 / 50.0);
+        // A refused plan has no ratio, and comes behind all that have one.
+        let few = [
+            measured(1, Err("refused".to_string())),
+            measured(2, Ok(5.0)),
+            measured(3, Ok(20.0)),
+        ];
+        let shapes: Vec<i64> = lowest(&few).iter().map(|one| one.problem.m).collect();
+        assert_eq!(shapes, [3, 2, 1]);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use anyhow::{Context, Result, ensure};
 use colex_gpu::kernels::GemmElement;
 use colex_gpu::kernels::gemm::{Division, GemmCall, GemmMethod, GemmPlan};
-use colex_gpu::{Buffer, Device, Error, Gemm};
+use colex_gpu::{Buffer, Device, Error, Gemm, View, ViewMut};
 use half::{bf16, f16};
 
 use super::is_fast;
@@ -192,7 +192,15 @@ fn any_rows<T: GemmElement>(device: &Device) -> Result<usize> {
                 "{n} columns, K {k} of {}: rows {rows:?} have other bits than among all",
                 T::NAME
             );
-            done += 1;
+            for along_m in [[true, false], [false, true], [true, true]] {
+                let found = invariant_along(&all, rows.clone(), along_m)?;
+                ensure!(
+                    found[..] == expected[first..last],
+                    "{n} columns, K {k} of {}: rows {rows:?} have other bits where A, C are contiguous along M: {along_m:?}",
+                    T::NAME
+                );
+            }
+            done += 4;
         }
     }
     Ok(done)
@@ -208,6 +216,38 @@ fn invariant<T: GemmElement>(of: &Inputs<T>, rows: std::ops::Range<usize>) -> Re
         .batch_invariant()
         .run()?;
     bits(&c)
+}
+
+/// The same of matrices that are contiguous along M, as `along_m` says of A and of C, and have no gaps.
+fn invariant_along<T: GemmElement>(
+    of: &Inputs<T>,
+    rows: std::ops::Range<usize>,
+    along_m: [bool; 2],
+) -> Result<Vec<u32>> {
+    let [_, n, k] = of.extents;
+    let m = rows.len();
+    let part = of.a.slice(rows.start * k..rows.end * k)?;
+    let layout = |columns: usize, is_along_m: bool| match is_along_m {
+        true => format!("({m},{columns}):(1,{m})"),
+        false => format!("({m},{columns}):({columns},1)"),
+    };
+    let (mut a, mut c) = (
+        of.device.poisoned::<T>(m * k)?,
+        of.device.poisoned::<f32>(m * n)?,
+    );
+    let of_a = layout(k, along_m[0]);
+    colex_gpu::copy(&part.view((m, k))?, &ViewMut::new(&mut a, &of_a)?)?;
+    {
+        let (a, b) = (View::new(&a, &of_a)?, of.b.view((n, k))?);
+        let c = ViewMut::new(&mut c, layout(n, along_m[1]))?;
+        Gemm::new(&a, &b, &c).batch_invariant().run()?;
+    }
+    let found = bits(&c)?;
+    let at = |place: usize| match along_m[1] {
+        true => place / n + place % n * m,
+        false => place,
+    };
+    Ok((0..m * n).map(|place| found[at(place)]).collect())
 }
 
 /// Two streams run products in parts at once, each with other data, by plans that were prepared and by calls that take the memory of

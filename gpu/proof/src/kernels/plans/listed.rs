@@ -281,12 +281,12 @@ impl ListedPlan {
         let is_along_k = plan.operands.majors[..2] == [Major::Second; 2];
         let has_vectors = plan.operands.vectors[..2].iter().all(|n| *n > 1);
         let product = match plan.method {
-            GemmMethod::Ampere if !(is_along_k && has_vectors) => product.spilling(1024),
+            GemmMethod::Ampere if !(is_along_k && has_vectors) => product.spilling(0),
             // That of 128 by 256 for a C of 32 bits with M fastest spills too.
             GemmMethod::Hopper
                 if plan.operands.c.bits() == 32 && plan.operands.majors[2] == Major::First =>
             {
-                product.spilling(16)
+                product.spilling(0)
             }
             _ => product,
         };
