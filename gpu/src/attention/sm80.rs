@@ -9,7 +9,8 @@ use colex_ir::launch::{Argument, Launch, Limits};
 use colex_ir::{Address, BinaryOp, Compare, CopyArgs, End, Reg, Type};
 use colex_layout::Layout;
 use colex_tensor::{
-    Arg, AtThread, Builder, Error, Expr, Fragment, Index, Places, Rows, Tensor, TensorKernel,
+    Arg, AtThread, Builder, Error, Expr, Fragment, Index, MAX_EXTENT, Places, Rows, Tensor,
+    TensorKernel,
 };
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
@@ -715,7 +716,7 @@ impl Scores {
         Scores {
             queries: k.index_argument("queries", 1..MOST_LENGTH / plan.packs + 1),
             keys: k.index_argument("keys", 0..MOST_LENGTH + 1),
-            group: k.index_argument("group", 1..MOST_LENGTH + 1),
+            group: k.index_argument("group", 1..MAX_EXTENT + 1),
             factor: k.scalar_argument("factor", Type::F32),
             inner: (operands.softcap).then(|| k.scalar_argument("inner", Type::F32)),
             left: left.then(|| k.index_argument("left", 0..MOST_LENGTH + 1)),
@@ -730,7 +731,8 @@ impl Scores {
 
     /// Returns the values of a problem.
     fn arguments(plan: &AttentionPlan, problem: &AttentionProblem) -> Vec<Argument> {
-        let number = |n: i64| Argument::U32(n.clamp(0, MOST_LENGTH) as u32);
+        // The launch refuses a number that the kernel does not take.
+        let number = |n: i64| Argument::U32(u32::try_from(n).unwrap_or(u32::MAX));
         let [heads, of_keys] = problem.heads;
         let [factor, inner] = problem.factors();
         let mut all = problem.lengths.map(number).to_vec();
@@ -740,7 +742,8 @@ impl Scores {
             all.push(Argument::F32(inner));
         }
         if let Mask::Window { left, right } = problem.mask {
-            all.extend([left, right].map(|n| number(n.into())));
+            // No query is further from a key than this.
+            all.extend([left, right].map(|n| number(MOST_LENGTH.min(n.into()))));
         }
         all
     }
@@ -1006,5 +1009,62 @@ impl Softmax {
         let inverse = self.rows_of_out.broadcast_rows(&inverse);
         k.assign(&self.out, &self.out * &inverse);
         k.assign(&self.sum, (Expr::from(&self.sum).log2() + &self.top) * LN_2);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::method::AttentionMethod;
+    use colex_atom::Ty;
+
+    /// Each number of a problem is that of the argument, also of more heads than there can be queries: the kernel finds the head of K by
+    /// them.
+    #[test]
+    fn law_the_numbers_of_the_scores_are_those_of_the_problem() {
+        let mut cases = 0;
+        let groups = [1, 8, 1 << 28, (1 << 28) + 1, (1 << 29) + 11, MAX_EXTENT];
+        let lengths = [[1, 0], [7, 300], [MOST_LENGTH, MOST_LENGTH]];
+        for (group, lengths) in groups.into_iter().flat_map(|n| lengths.map(|of| (n, of))) {
+            for mask in [
+                Mask::Full,
+                Mask::Window {
+                    left: 3,
+                    right: u32::MAX,
+                },
+            ] {
+                let mut problem = AttentionProblem::new(Ty::F16, 1, [group, 1], lengths, [64; 2]);
+                problem.strides[AttentionTensor::Q as usize] = [0, 64, 64, 1];
+                let operands = AttentionOperands::of(&problem.mask(mask), [0; 4]);
+                let plan = AttentionPlan::new(AttentionMethod::Ampere, operands);
+                let found = Scores::arguments(&plan, &problem.mask(mask));
+                let [factor, _] = problem.factors();
+                let right = [lengths[0], lengths[1], group].map(|n| Argument::U32(n as u32));
+                let mut right = right.to_vec();
+                right.push(Argument::F32(factor));
+                if mask != Mask::Full {
+                    right.extend([3, MOST_LENGTH as u32].map(Argument::U32));
+                }
+                assert_eq!(found, right, "{group} {lengths:?} {mask}");
+                cases += 1;
+            }
+        }
+        // A pack of heads counts once.
+        let problem = AttentionProblem::new(Ty::F16, 1, [1 << 30, 1], [1, 9], [64; 2]);
+        let operands = AttentionOperands::of(&problem, [0; 4]);
+        let plan = AttentionPlan::new(AttentionMethod::Ampere, operands);
+        let packed = Scores::arguments(&AttentionPlan { packs: 2, ..plan }, &problem);
+        assert_eq!(packed[2], Argument::U32(1 << 29));
+        // The kernel takes the most heads too.
+        let device = Device::simulator(Arch::Sm80);
+        let mut problem = AttentionProblem::new(Ty::F16, 1, [MAX_EXTENT, 1], [1, 9], [64; 2]);
+        for strides in &mut problem.strides {
+            strides[0] = 0;
+        }
+        let launches = plan.launches(&problem, &device, &[0; 4]);
+        let launches = launches.expect("a launch");
+        let most = Argument::U32(MAX_EXTENT as u32);
+        assert!(launches[0].arguments.contains(&most), "{launches:?}");
+        println!("law attention.arguments: {cases} cases");
     }
 }
