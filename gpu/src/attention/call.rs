@@ -720,9 +720,9 @@ impl<'a, T: GemmElement> Attention<'a, T> {
     }
 
     /// Prepares the call as [`prepare`](Attention::prepare) does, with the memory of the caller for the parts of the keys:
-    /// [`workspace`](Attention::workspace) bytes at a multiple of 256. With fewer bytes the keys are not divided. Calls of one
-    /// stream may share the memory, since the work of a stream runs in order. A graph that captured the call uses it whenever
-    /// it runs.
+    /// [`workspace`](Attention::workspace) bytes at a multiple of 256. With fewer bytes the keys are not divided. Calls that one
+    /// thread gives to one stream may share the memory, since they run in that order. Launches that another thread gives to the
+    /// stream may come between those of one call. A graph that captured the call uses it whenever it runs.
     ///
     /// # Errors
     ///
