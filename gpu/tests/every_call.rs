@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use colex_atom::{Arch, Ty};
+use colex_gpu::attention::Attention;
 use colex_gpu::elementwise::{Gather, Map, MapExpression, Pairing, Rotary};
 use colex_gpu::gemm::Convolution;
 use colex_gpu::kernels::CopyCall;
@@ -13,6 +14,7 @@ use colex_gpu::reduce::top_k::TopK;
 use colex_gpu::reduce::{Reduce, ReduceFunction};
 use colex_gpu::rowwise::{RowFunction, Rowwise};
 use colex_gpu::{Buffer, Device, Element, Error, Gemm, View, ViewMut};
+use half::f16;
 
 /// Memory of one of the types that the calls take here.
 #[derive(Clone)]
@@ -842,6 +844,46 @@ fn law_calls_of_no_elements_take_any_other_extents() {
     for said in refused {
         assert!(said.contains(shape), "{said}");
     }
+}
+
+/// The same of attention: Q and O, K and V, the log-sum-exp, and the table of pages.
+#[test]
+fn law_attention_to_no_elements_takes_any_other_extents() {
+    let device = Device::simulator(Arch::Sm80);
+    let memory = device.zeros::<f16>(8).expect("memory");
+    let mut written = device.zeros::<f16>(8).expect("memory");
+    let mut sums = device.zeros::<f32>(8).expect("memory");
+    let numbers = device.zeros::<i32>(8).expect("memory");
+    let view = |shape: &str| View::row_major(&memory, shape).expect("a view");
+    let wide = "((1099511627776,1099511627776),0,3,64)";
+    let (queries, none) = (view(wide), view("(1,0,3,64)"));
+    let keys = view("(1,0,(1099511627776,1099511627776),64)");
+    let pool = view("(0,0,16,64)");
+    let o = ViewMut::row_major(&mut written, wide).expect("a view");
+    let said = Attention::new(&queries, &queries, &queries, &o).run();
+    let o = ViewMut::row_major(&mut written, "(1,0,3,64)").expect("a view");
+    let shape = "((1099511627776,1099511627776),0,3)";
+    let sums = ViewMut::row_major(&mut sums, shape).expect("a view");
+    let table = View::row_major(&numbers, "((1099511627776,1099511627776),0)").expect("a view");
+    let lengths = View::row_major(&numbers, 4).expect("a view");
+    let plain = Attention::new(&none, &none, &none, &o);
+    let said = [
+        said,
+        Attention::new(&none, &keys, &keys, &o).run(),
+        plain.log_sum_exp(&sums).run(),
+        Attention::new(&none, &pool, &pool, &o)
+            .pages(&table, &lengths, 0)
+            .run(),
+    ];
+    assert_eq!(
+        said.map(|said| said.expect_err("it is refused").to_string()),
+        [
+            "batch is 9223372036854775807: it must be 0 to 2147352576",
+            "sequence length is 9223372036854775807: it must be 0 to 2147352576",
+            "the batch is 1 in Q and 9223372036854775807 in the log-sum-exp",
+            "the batch is 9223372036854775807 in the table of pages and 4 in the vector of numbers of keys",
+        ]
+    );
 }
 
 /// One operand has one element more along a mode: the call says what does not fit, and writes nothing.

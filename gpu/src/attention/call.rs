@@ -22,6 +22,7 @@ use crate::autotune::Autotune;
 use crate::calls::{Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
 use crate::error::{AttentionError, Error, ErrorKind, disjoint};
 use crate::gemm::problem::GemmElement;
+use crate::memory_bound::modes;
 use crate::method::AttentionMethod;
 use crate::scratch::{self, Piece, Workspace};
 use smallvec::SmallVec;
@@ -1149,8 +1150,7 @@ fn extents<const N: usize>(
         // Each mode is a number: no mode is copied.
         return Ok(extents.map(|extent| extent.value()));
     }
-    let size = |mode: IntTuple| mode.leaves().iter().map(|extent| extent.value()).product();
-    let extents: Vec<i64> = shape.modes().map(size).collect();
+    let extents = modes::extents(shape);
     extents.try_into().map_err(|_| {
         let shape = shape.to_string();
         ErrorKind::from(AttentionError::Shape { what, shape, must }).into()
