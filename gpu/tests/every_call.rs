@@ -886,6 +886,66 @@ fn law_attention_to_no_elements_takes_any_other_extents() {
     );
 }
 
+/// Copies and maps of no elements take the shapes that correspond, as those of elements do, and say where others differ.
+#[test]
+fn law_copies_and_maps_of_no_elements_take_shapes_that_correspond() {
+    let device = Device::simulator(Arch::Sm80);
+    let memory = device.zeros::<f32>(8).expect("memory");
+    let mut written = device.zeros::<f32>(8).expect("memory");
+    let same: MapExpression = "(x: tensor f32) -> y { neg(x) }".parse().expect("a map");
+    let mut run = |from: &str, to: &str| {
+        let from = View::row_major(&memory, from).expect("a view");
+        let to = ViewMut::row_major(&mut written, to).expect("a view");
+        let none: [[i64; 3]; 0] = [];
+        let copied = CopyCall::new(&from, &to, None).and_then(|call| call.run(&device));
+        let loaded = CopyCall::load_plans(&from, &to, none).map(|_| ());
+        let mapped = Map::new(&same).input("x", &from).output("y", &to).run();
+        [copied, loaded, mapped].map(|said| said.err().map(|error| error.to_string()))
+    };
+    let filled = [
+        ("6", "6"),
+        ("6", "(3,2)"),
+        ("((3,1),2)", "6"),
+        ("(3,2)", "((1,3),2)"),
+    ];
+    let empty = [
+        ("0", "0"),
+        ("0", "(3,0)"),
+        ("((0,4),2)", "0"),
+        ("(3,0)", "((3,1),0)"),
+    ];
+    let mut cases = 0;
+    for place in 0..3 {
+        for (a, b) in filled.into_iter().flat_map(|a| filled.map(|b| (a, b))) {
+            for none in empty {
+                let mut modes = [a, b, none];
+                modes.swap(2, place);
+                let [from, to] = [0, 1].map(|side| {
+                    let mode = |(from, to): (&'static str, &'static str)| [from, to][side];
+                    format!("({})", modes.map(mode).join(","))
+                });
+                assert_eq!(run(&from, &to), [None, None, None], "{from} to {to}");
+                cases += 1;
+            }
+        }
+    }
+    let [copied, loaded, mapped] = run("(0,(3,2))", "(0,5)").map(|said| said.expect("refused"));
+    assert_eq!(
+        [&copied, &mapped],
+        [
+            "a copy from the shape (0,(3,2)) into (0,5): mode 1 has 6 elements in one and 5 in the other; give both one shape, or permute one of them",
+            "x has the shape (0,(3,2)), and y (0,5): mode 1 has 6 elements in one and 5 in the other",
+        ]
+    );
+    assert_eq!(loaded, copied);
+    let [copied, ..] = run("(0,6)", "(1,6)").map(|said| said.expect("refused"));
+    assert_eq!(
+        copied,
+        "a copy from the shape (0,6) into (1,6): one of them has no elements; give both one shape, or permute one of them"
+    );
+    println!("law every call, shapes of no elements: {cases} cases");
+}
+
 /// One operand has one element more along a mode: the call says what does not fit, and writes nothing.
 #[test]
 fn law_every_call_refuses_shapes_that_do_not_fit() {
