@@ -427,16 +427,21 @@ impl AttentionProblem {
                 }
             }
         }
-        if let Some(stride) = self.sinks
-            && !(0..=MOST).contains(&stride)
-            && self.heads[0] > 1
-        {
-            return refused(AttentionError::Stride {
-                what: "the sinks",
-                mode: MODES[1],
-                stride,
-                most: MOST,
-            });
+        let [batch, heads, queries, _] = self.extents(AttentionTensor::O);
+        let sums = [batch, heads, queries].into_iter().zip(self.sum_strides);
+        let sums = sums.zip(MODES).filter(|_| self.log_sum_exp);
+        let sums = sums.map(|((extent, stride), mode)| (LOG_SUM_EXP, mode, extent, stride));
+        let sinks = self.sinks.iter();
+        let sinks = sinks.map(|stride| ("the sinks", MODES[1], self.heads[0], *stride));
+        for (what, mode, extent, stride) in sums.chain(sinks) {
+            if !(0..=MOST).contains(&stride) && extent > 1 {
+                return refused(AttentionError::Stride {
+                    what,
+                    mode,
+                    stride,
+                    most: MOST,
+                });
+            }
         }
         if let Sequences::Paged { .. } = self.sequences[0] {
             return refused(AttentionError::PagedQueries);
@@ -666,6 +671,8 @@ mod tests {
             refused(&|p| p.softcap = Some(1025.0)),
             refused(&|p| p.softcap = Some(-30.0)),
             refused(&|p| p.sinks = Some(-1)),
+            refused(&|p| (p.log_sum_exp, p.sum_strides) = (true, [12, 3, -1])),
+            refused(&|p| (p.log_sum_exp, p.sum_strides) = (true, [MOST + 1, 3, 1])),
             refused(&|p| (p.features[0], p.scale) = (0, f32::INFINITY)),
             refused(&|p| p.features[0] = 0),
             refused(&|p| p.strides[3][0] = 64),
@@ -691,6 +698,8 @@ mod tests {
                 "softcap is 1025: it must be 1e-30 to 1024.0",
                 "softcap is -30: it must be 1e-30 to 1024.0",
                 "the stride of the sinks along heads is -1: it must be 0 to 2147483647",
+                "the stride of the log-sum-exp along sequence length is -1: it must be 0 to 2147483647",
+                "the stride of the log-sum-exp along batch is 2147483648: it must be 0 to 2147483647",
                 "Q and K have 0 features: kernels take heads of 64, 96, 128, 192 with 128 of V, 192 or 256 features",
                 "Q and K have 0 features: kernels take heads of 64, 96, 128, 192 with 128 of V, 192 or 256 features",
                 "O (2,4,3,64):(64,192,64,1) has one element at several coordinates: which value stays would be a race",
