@@ -99,6 +99,14 @@ fn draw(r: &mut Random, ty: Ty, [inner, outer]: [i64; 2]) -> AttentionProblem {
         }
         problem.strides[tensor as usize] = strides;
     }
+    // One tensor for all sequences, or one head for all: no memory holds it twice.
+    if r.one_in(6) {
+        for tensor in [AttentionTensor::Q, AttentionTensor::K, AttentionTensor::V] {
+            if r.one_in(2) {
+                problem.strides[tensor as usize][r.below(2_usize)] = 0;
+            }
+        }
+    }
     if r.one_in(2) {
         let [batch, heads, length, _] = problem.extents(AttentionTensor::O);
         let sums = [[heads * length, length, 1], [1, length * batch, batch]];
