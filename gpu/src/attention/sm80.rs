@@ -1057,14 +1057,14 @@ mod tests {
         assert_eq!(packed[2], Argument::U32(1 << 29));
         // The kernel takes the most heads too.
         let device = Device::simulator(Arch::Sm80);
-        let mut problem = AttentionProblem::new(Ty::F16, 1, [MAX_EXTENT, 1], [1, 9], [64; 2]);
+        let mut problem = AttentionProblem::new(Ty::F16, 1, [MAX_EXTENT, 2], [1, 9], [64; 2]);
         for strides in &mut problem.strides {
             strides[0] = 0;
         }
-        let launches = plan.launches(&problem, &device, &[0; 4]);
-        let launches = launches.expect("a launch");
-        let most = Argument::U32(MAX_EXTENT as u32);
-        assert!(launches[0].arguments.contains(&most), "{launches:?}");
+        let at = [1, 2, 3, 4].map(|i| i << 40);
+        let launches = plan.launches(&problem, &device, &at).expect("a launch");
+        let group = Argument::U32((MAX_EXTENT / 2) as u32);
+        assert!(launches[0].arguments.contains(&group), "{launches:?}");
         println!("law attention.arguments: {cases} cases");
     }
 }
