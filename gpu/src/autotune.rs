@@ -23,7 +23,7 @@ use crate::error::{Error, ErrorKind};
 ///
 /// Plain products are measured: one with an epilogue, a batch, groups or a convolution takes the plan of the model, and so does
 /// the decision to pack a matrix. A measurement waits for the stream, and its operands need memory of the device beside the
-/// caller's.
+/// caller's. If the device does not have it, the problem takes the plan of the model from then on, and nothing is appended.
 ///
 /// Of packed sequences, and of keys in pages, the host knows neither the offsets nor the lengths, and a measurement does not read
 /// the caller's, which may change with each run. The entry of such a problem names what the host knows: the number of sequences,
@@ -71,8 +71,9 @@ struct Known {
     unsaved: Vec<String>,
 }
 
-/// The plans of one type of problems, by device and problem.
-type PlansOf<P> = HashMap<(String, P), <P as Tuned>::Plan>;
+/// The plans of one type of problems, by device and problem. `None` stands for the plan of the model, of a problem that there was no
+/// memory to measure.
+type PlansOf<P> = HashMap<(String, P), Option<<P as Tuned>::Plan>>;
 
 /// A problem as the file knows it: its `Display` output, one line without tabs, is its name.
 pub(crate) trait Tuned: Clone + Eq + Hash + fmt::Display + Send + 'static {
@@ -164,7 +165,7 @@ impl Autotune {
     ///
     /// # Errors
     ///
-    /// Returns the errors of `measure`.
+    /// Returns the errors of `measure`, but for that of a device without memory for it.
     pub(crate) fn plan<P: Tuned>(
         &self,
         problem: &P,
@@ -179,7 +180,7 @@ impl Autotune {
             problem.clone(),
         );
         if let Some(plan) = self.known().plans_of::<P>().get(&tuned) {
-            return Ok(Some(*plan));
+            return Ok(*plan);
         }
         let plans = plans();
         if let Some(plan) = self.remembered(&tuned, &plans) {
@@ -196,7 +197,15 @@ impl Autotune {
         if let Some(plan) = self.remembered(&tuned, &plans) {
             return Ok(Some(plan));
         }
-        let plan = measure(&plans[..plans.len().min(self.most)])?;
+        let plan = match measure(&plans[..plans.len().min(self.most)]) {
+            Ok(plan) => plan,
+            // The call itself may have all of its memory. Each later call would ask for that of a measurement again.
+            Err(error) if error.device().is_some_and(|why| why.is_out_of_memory()) => {
+                self.known().plans_of::<P>().insert(tuned, None);
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
         self.remember(tuned, plan);
         Ok(Some(plan))
     }
@@ -209,7 +218,7 @@ impl Autotune {
             .iter()
             .find(|plan| plan.to_string() == *text)
             .copied()?;
-        known.plans_of::<P>().insert(tuned.clone(), plan);
+        known.plans_of::<P>().insert(tuned.clone(), Some(plan));
         Some(plan)
     }
 
@@ -221,7 +230,7 @@ impl Autotune {
             known.unsaved.push(format!("{problem}: {why}"));
         }
         known.entries.insert(problem, text);
-        known.plans_of::<P>().insert(tuned, plan);
+        known.plans_of::<P>().insert(tuned, Some(plan));
     }
 }
 

@@ -722,7 +722,7 @@ pub(crate) enum AttentionError {
         "the call has key offsets and pages of keys: the keys of a sequence lie in rows or in pages"
     )]
     OffsetsAndPages,
-    #[error("{what} is {value}: it must be {least:e} to {most:e}")]
+    #[error("{what} is {value}: it must be {least:?} to {most:?}")]
     Number {
         what: &'static str,
         value: f32,

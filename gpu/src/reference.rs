@@ -23,7 +23,7 @@ use crate::gemm::problem::{GemmElement, GemmProblem};
 ///
 /// # Panics
 ///
-/// Panics if an offset lies outside a slice.
+/// Panics if an offset lies outside a slice, or if the layouts have different sizes.
 pub fn copy<T: Copy>(
     source: &[T],
     from: impl IntoLayout,
@@ -31,6 +31,8 @@ pub fn copy<T: Copy>(
     to: impl IntoLayout,
 ) -> Result<(), Error> {
     let (from, to) = (from.into_layout()?, to.into_layout()?);
+    let sizes = [from.size(), to.size()];
+    assert_eq!(sizes[0], sizes[1], "{from} and {to} have different sizes");
     for (from, to) in from.offsets()?.zip(to.offsets()?) {
         destination[to as usize] = source[from as usize];
     }
@@ -75,4 +77,15 @@ pub fn gemm<A: GemmElement, B: GemmElement, C: GemmElement>(
 pub fn relative_error(found: &Array2<f64>, expected: &Array2<f64>) -> f64 {
     let norm = |x: &Array2<f64>| x.iter().map(|x| x * x).sum::<f64>().sqrt();
     norm(&(found - expected)) / norm(expected)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "6:1 and 5:1 have different sizes")]
+    fn a_copy_of_another_size_is_no_copy() {
+        let _ = copy(&[0; 6], "6:1", &mut [0; 6], "5:1");
+    }
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use colex_atom::{Arch, Ty};
+use colex_gpu::attention::Attention;
 use colex_gpu::elementwise::{Gather, Map, MapExpression, Pairing, Rotary};
 use colex_gpu::gemm::Convolution;
 use colex_gpu::kernels::CopyCall;
@@ -13,6 +14,7 @@ use colex_gpu::reduce::top_k::TopK;
 use colex_gpu::reduce::{Reduce, ReduceFunction};
 use colex_gpu::rowwise::{RowFunction, Rowwise};
 use colex_gpu::{Buffer, Device, Element, Error, Gemm, View, ViewMut};
+use half::f16;
 
 /// Memory of one of the types that the calls take here.
 #[derive(Clone)]
@@ -842,6 +844,106 @@ fn law_calls_of_no_elements_take_any_other_extents() {
     for said in refused {
         assert!(said.contains(shape), "{said}");
     }
+}
+
+/// The same of attention: Q and O, K and V, the log-sum-exp, and the table of pages.
+#[test]
+fn law_attention_to_no_elements_takes_any_other_extents() {
+    let device = Device::simulator(Arch::Sm80);
+    let memory = device.zeros::<f16>(8).expect("memory");
+    let mut written = device.zeros::<f16>(8).expect("memory");
+    let mut sums = device.zeros::<f32>(8).expect("memory");
+    let numbers = device.zeros::<i32>(8).expect("memory");
+    let view = |shape: &str| View::row_major(&memory, shape).expect("a view");
+    let wide = "((1099511627776,1099511627776),0,3,64)";
+    let (queries, none) = (view(wide), view("(1,0,3,64)"));
+    let keys = view("(1,0,(1099511627776,1099511627776),64)");
+    let pool = view("(0,0,16,64)");
+    let o = ViewMut::row_major(&mut written, wide).expect("a view");
+    let said = Attention::new(&queries, &queries, &queries, &o).run();
+    let o = ViewMut::row_major(&mut written, "(1,0,3,64)").expect("a view");
+    let shape = "((1099511627776,1099511627776),0,3)";
+    let sums = ViewMut::row_major(&mut sums, shape).expect("a view");
+    let table = View::row_major(&numbers, "((1099511627776,1099511627776),0)").expect("a view");
+    let lengths = View::row_major(&numbers, 4).expect("a view");
+    let plain = Attention::new(&none, &none, &none, &o);
+    let said = [
+        said,
+        Attention::new(&none, &keys, &keys, &o).run(),
+        plain.log_sum_exp(&sums).run(),
+        Attention::new(&none, &pool, &pool, &o)
+            .pages(&table, &lengths, 0)
+            .run(),
+    ];
+    assert_eq!(
+        said.map(|said| said.expect_err("it is refused").to_string()),
+        [
+            "batch is 9223372036854775807: it must be 0 to 2147352576",
+            "sequence length is 9223372036854775807: it must be 0 to 2147352576",
+            "the batch is 1 in Q and 9223372036854775807 in the log-sum-exp",
+            "the batch is 9223372036854775807 in the table of pages and 4 in the vector of numbers of keys",
+        ]
+    );
+}
+
+/// Copies and maps of no elements take the shapes that correspond, as those of elements do, and say where others differ.
+#[test]
+fn law_copies_and_maps_of_no_elements_take_shapes_that_correspond() {
+    let device = Device::simulator(Arch::Sm80);
+    let memory = device.zeros::<f32>(8).expect("memory");
+    let mut written = device.zeros::<f32>(8).expect("memory");
+    let same: MapExpression = "(x: tensor f32) -> y { neg(x) }".parse().expect("a map");
+    let mut run = |from: &str, to: &str| {
+        let from = View::row_major(&memory, from).expect("a view");
+        let to = ViewMut::row_major(&mut written, to).expect("a view");
+        let none: [[i64; 3]; 0] = [];
+        let copied = CopyCall::new(&from, &to, None).and_then(|call| call.run(&device));
+        let loaded = CopyCall::load_plans(&from, &to, none).map(|_| ());
+        let mapped = Map::new(&same).input("x", &from).output("y", &to).run();
+        [copied, loaded, mapped].map(|said| said.err().map(|error| error.to_string()))
+    };
+    let filled = [
+        ("6", "6"),
+        ("6", "(3,2)"),
+        ("((3,1),2)", "6"),
+        ("(3,2)", "((1,3),2)"),
+    ];
+    let empty = [
+        ("0", "0"),
+        ("0", "(3,0)"),
+        ("((0,4),2)", "0"),
+        ("(3,0)", "((3,1),0)"),
+    ];
+    let mut cases = 0;
+    for place in 0..3 {
+        for (a, b) in filled.into_iter().flat_map(|a| filled.map(|b| (a, b))) {
+            for none in empty {
+                let mut modes = [a, b, none];
+                modes.swap(2, place);
+                let [from, to] = [0, 1].map(|side| {
+                    let mode = |(from, to): (&'static str, &'static str)| [from, to][side];
+                    format!("({})", modes.map(mode).join(","))
+                });
+                assert_eq!(run(&from, &to), [None, None, None], "{from} to {to}");
+                cases += 1;
+            }
+        }
+    }
+    let [copied, loaded, mapped] = run("(0,(3,2))", "(0,5)").map(|said| said.expect("refused"));
+    assert_eq!(
+        [&copied, &mapped],
+        [
+            "a copy from the shape (0,(3,2)) into (0,5): mode 1 has 6 elements in one and 5 in the other; give both one shape, or permute one of them",
+            "x has the shape (0,(3,2)), and y (0,5): mode 1 has 6 elements in one and 5 in the other",
+        ]
+    );
+    assert_eq!(loaded, copied);
+    let [copied, ..] = run("(0,6)", "(1,6)").map(|said| said.expect("refused"));
+    assert_eq!(
+        copied,
+        "a copy from the shape (0,6) into (1,6): one of them has no elements; give both one shape, or permute one of them"
+    );
+    println!("law every call, shapes of no elements: {cases} cases");
 }
 
 /// One operand has one element more along a mode: the call says what does not fit, and writes nothing.

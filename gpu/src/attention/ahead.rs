@@ -160,8 +160,9 @@ impl Ahead<'_> {
         let most = self.of(last[0], last[1], last[2]);
         let usual = self.suited(method, &most);
         usual.check(self.on.0)?;
-        let of_method = whole(usual).check_problem(&self.of(1, 1, last[2]));
-        of_method?;
+        // A method that takes the fewest keys of the range takes calls of it: each has its own largest number.
+        let fewest = first[2].max(1).min(last[2]);
+        whole(usual).check_problem(&self.of(1, 1, fewest))?;
         let (mut plans, mut tried) = (HashSet::new(), HashSet::new());
         let queries = marks(&self.range.queries);
         match method {
@@ -310,14 +311,14 @@ mod tests {
             let mut range = |ends: &[i64]| {
                 let two = [0, 0].map(|_| {
                     let end = ends[below(ends.len() as i64) as usize];
-                    end + below(end / 2 + 1)
+                    (end + below(end / 2 + 1)).min(MOST_LENGTH)
                 });
                 two[0].min(two[1])..=two[0].max(two[1])
             };
             let range = AttentionRange {
                 sequences: range(&[1, 1, 3, 64, 900]),
                 queries: range(&[1, 1, 2, 10, 100, 1000, 9000]),
-                keys: range(&[0, 1, 40, 300, 1200, 8000, 131_072]),
+                keys: range(&[0, 1, 40, 300, 1200, 8000, 131_072, 1 << 24, 1 << 28]),
             };
             let operands = AttentionOperands::of(&problem, [0; 4]);
             let method = [None, None, Some(AttentionMethod::Ampere)][below(3) as usize];
@@ -376,6 +377,32 @@ mod tests {
             "law attention.ahead: {cases} cases, {} kernels, at most {most} of a range",
             found.len()
         );
+    }
+
+    /// A range whose last calls have more keys than the Hopper kernel takes has its kernels for the first ones; one that begins with as
+    /// many has none.
+    #[test]
+    fn ranges_that_a_method_takes_in_part_have_its_kernels() {
+        let problem = AttentionProblem::new(Ty::F16, 1, [8, 2], [1, 1], [64; 2]);
+        let operands = AttentionOperands::of(&problem, [0; 4]);
+        let of = |keys| {
+            let range = AttentionRange {
+                sequences: 1..=4,
+                queries: 1..=8192,
+                keys,
+            };
+            let all = kernels((&problem, operands), None, (Arch::Sm90a, 132), &range);
+            let all = all.expect("kernels");
+            AttentionMethod::BY_SPEED
+                .map(|method| all.iter().any(|(plan, _)| plan.method == method))
+        };
+        let both = of(0..=4096);
+        assert_eq!(both, [true; 2]);
+        for end in [(1 << 24) - 1, 1 << 24, 1 << 28] {
+            assert_eq!(of(0..=end), both, "{end}");
+        }
+        let no_hopper = AttentionMethod::BY_SPEED.map(|method| method != AttentionMethod::Hopper);
+        assert_eq!(of(1 << 24..=1 << 28), no_hopper);
     }
 
     #[test]

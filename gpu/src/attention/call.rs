@@ -22,6 +22,7 @@ use crate::autotune::Autotune;
 use crate::calls::{Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
 use crate::error::{AttentionError, Error, ErrorKind, disjoint};
 use crate::gemm::problem::GemmElement;
+use crate::memory_bound::modes;
 use crate::method::AttentionMethod;
 use crate::scratch::{self, Piece, Workspace};
 use smallvec::SmallVec;
@@ -156,7 +157,28 @@ impl<'a, T: GemmElement> Attention<'a, T> {
         Attention { scale, ..self }
     }
 
-    /// Sets a cap of the scores: `s`, which includes the scale, becomes `cap tanh(s / cap)`.
+    /// Sets a cap of the scores: `s`, which includes the scale, becomes `cap tanh(s / cap)`, within `cap` times 2^-21. The cap is at most
+    /// 1024, so that a score is within 2^-11. A call with a larger cap is refused, since it would take small scores for 0.
+    ///
+    /// ```
+    /// use colex_gpu::attention::Attention;
+    /// use colex_gpu::Device;
+    /// use half::f16;
+    ///
+    /// let device = Device::open();
+    /// // One query and one key of 64 features: the score is 64 / sqrt(64), and its logarithm of a sum is the score.
+    /// let x = device.upload(&[f16::ONE; 64])?;
+    /// let (mut o, mut sums) = (device.poisoned::<f16>(64)?, device.poisoned::<f32>(1)?);
+    /// let row = x.view((1, 1, 1, 64))?;
+    /// let output = o.view_mut((1, 1, 1, 64))?;
+    /// let call = Attention::new(&row, &row, &row, &output);
+    /// call.clone().log_sum_exp(&sums.view_mut((1, 1, 1))?).softcap(4.0).run()?;
+    /// assert!((sums.download()?[0] - 4.0 * 2.0_f32.tanh()).abs() < 1e-5);
+    ///
+    /// let refused = call.softcap(1e6).run().unwrap_err();
+    /// assert_eq!(refused.to_string(), "softcap is 1000000: it must be 1e-30 to 1024.0");
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
     pub fn softcap(self, cap: f32) -> Self {
         let softcap = Some(cap);
         Attention { softcap, ..self }
@@ -699,9 +721,9 @@ impl<'a, T: GemmElement> Attention<'a, T> {
     }
 
     /// Prepares the call as [`prepare`](Attention::prepare) does, with the memory of the caller for the parts of the keys:
-    /// [`workspace`](Attention::workspace) bytes at a multiple of 256. With fewer bytes the keys are not divided. Calls of one
-    /// stream may share the memory, since the work of a stream runs in order. A graph that captured the call uses it whenever
-    /// it runs.
+    /// [`workspace`](Attention::workspace) bytes at a multiple of 256. With fewer bytes the keys are not divided. Calls that one
+    /// thread gives to one stream may share the memory, since they run in that order. Launches that another thread gives to the
+    /// stream may come between those of one call. A graph that captured the call uses it whenever it runs.
     ///
     /// # Errors
     ///
@@ -1128,8 +1150,7 @@ fn extents<const N: usize>(
         // Each mode is a number: no mode is copied.
         return Ok(extents.map(|extent| extent.value()));
     }
-    let size = |mode: IntTuple| mode.leaves().iter().map(|extent| extent.value()).product();
-    let extents: Vec<i64> = shape.modes().map(size).collect();
+    let extents = modes::extents(shape);
     extents.try_into().map_err(|_| {
         let shape = shape.to_string();
         ErrorKind::from(AttentionError::Shape { what, shape, must }).into()
@@ -1636,6 +1657,91 @@ mod tests {
         }
         assert_eq!(out.download().expect("numbers")[..384], [f16::ONE; 384]);
         println!("law attention.known: {cases} cases");
+    }
+
+    /// Capped scores are those of the reference within 1e-3, for all caps that are taken, and larger caps are refused. The log-sum-exp
+    /// of one key is its score.
+    #[test]
+    fn law_capped_scores_are_near_the_reference_for_every_cap() {
+        let (mut cases, mut worst) = (0, 0.0_f64);
+        // Scores of both signs and of sizes from 2^-10 to 2^11.
+        let sizes = (0..44).map(|i| (f64::from(i) / 2.0 - 10.5).exp2());
+        let scores = sizes.flat_map(|size| [size, -size]);
+        let scores: Vec<f16> = scores.map(f16::from_f64).collect();
+        let queries = scores.len();
+        let mut rows = vec![f16::ZERO; queries * 64];
+        for (row, score) in rows.chunks_mut(64).zip(&scores) {
+            row[5] = *score;
+        }
+        for arch in [Arch::Sm80, Arch::Sm90a] {
+            let device = Device::simulator(arch);
+            let q = device.upload(&rows).expect("memory");
+            let k = device.upload(&[f16::ONE; 64]).expect("memory");
+            let mut o = device.zeros::<f16>(queries * 64).expect("memory");
+            let mut run = |cap: f32| {
+                let mut sums = device.poisoned::<f32>(queries).expect("memory");
+                let q = q.view((1, 1, queries as i64, 64)).expect("a view");
+                let k = k.view((1, 1, 1, 64)).expect("a view");
+                let o = o.view_mut((1, 1, queries as i64, 64)).expect("a view");
+                let to = sums.view_mut((1, 1, queries as i64)).expect("a view");
+                let call = Attention::new(&q, &k, &k, &o).scale(1.0);
+                call.softcap(cap).log_sum_exp(&to).run()?;
+                Ok::<_, Error>(sums.download().expect("numbers"))
+            };
+            for cap in [0.5, 1.0, 5.0, 20.0, 50.0, 300.0, 1000.0, 1024.0] {
+                let found = run(cap).expect("a cap that is taken");
+                for (found, score) in found.iter().zip(&scores) {
+                    let cap = f64::from(cap);
+                    let right = cap * (score.to_f64() / cap).tanh();
+                    let apart = (f64::from(*found) - right).abs();
+                    let allowed = 1e-3 + right.abs() * 1e-6;
+                    assert!(apart <= allowed, "{arch}, {cap}, {score}: {found}, {right}");
+                    worst = worst.max(apart);
+                    cases += 1;
+                }
+            }
+            for cap in [1024.0_f32.next_up(), 2048.0, 1e6, 1e9, 1e30, f32::INFINITY] {
+                let refused = run(cap).expect_err("a cap that is refused").to_string();
+                let right = format!("softcap is {cap}: it must be 1e-30 to 1024.0");
+                assert_eq!(refused, right);
+                cases += 1;
+            }
+        }
+        println!("law attention.caps: {cases} cases, worst {worst:.1e}");
+    }
+
+    /// Equal keys have equal weights, for the least and the largest scales and caps: a score of 0 stays 0.
+    #[test]
+    fn law_equal_keys_have_equal_weights_for_every_scale_and_cap() {
+        let mut cases = 0;
+        let scales = [1e-30, 1.0, 1e10, 1e30];
+        let caps = [1e-30, 1e-10, 1.0, 1024.0];
+        for arch in [Arch::Sm80, Arch::Sm90a] {
+            let device = Device::simulator(arch);
+            let ones = device.upload(&[f16::ONE; 3 * 64]).expect("memory");
+            let values: Vec<f16> = (0..3 * 64)
+                .map(|i| f16::from_f32((i / 64) as f32))
+                .collect();
+            let v = device.upload(&values).expect("memory");
+            for query in [f16::ZERO, f16::NEG_ONE, f16::ONE] {
+                let q = device.upload(&[query; 64]).expect("memory");
+                for (scale, cap) in scales.into_iter().flat_map(|s| caps.map(|cap| (s, cap))) {
+                    let mut o = device.poisoned::<f16>(64).expect("memory");
+                    {
+                        let q = q.view((1, 1, 1, 64)).expect("a view");
+                        let k = ones.view((1, 1, 3, 64)).expect("a view");
+                        let v = v.view((1, 1, 3, 64)).expect("a view");
+                        let o = o.view_mut((1, 1, 1, 64)).expect("a view");
+                        let call = Attention::new(&q, &k, &v, &o).scale(scale).softcap(cap);
+                        call.run().expect("a scale and a cap that are taken");
+                    }
+                    let found = o.download().expect("numbers");
+                    assert_eq!(found, [f16::ONE; 64], "{arch}, {query}, {scale}, {cap}");
+                    cases += 1;
+                }
+            }
+        }
+        println!("law attention.extreme_factors: {cases} cases");
     }
 
     /// Numbers of `i32` give the outputs of the `u32` with the same bits. Offsets below 0 give those of offsets beyond the last row,

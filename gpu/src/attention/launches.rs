@@ -137,6 +137,25 @@ impl AttentionPlan {
     }
 }
 
+/// Returns where the pieces of a workspace begin, and its end. The numbers are those behind its address.
+///
+/// # Errors
+///
+/// Returns an error if one is beyond the addresses of 64 bits.
+fn within<const N: usize>(address: u64, places: [u64; N]) -> Result<[u64; N], Error> {
+    let mut at = places;
+    for place in &mut at {
+        *place = address.checked_add(*place).ok_or_else(|| {
+            let bytes = places.iter().max().unwrap_or(&0);
+            let why = format!(
+                "the workspace of {bytes} bytes begins at {address}: it must end below 2^64"
+            );
+            ErrorKind::from(AttentionError::Launch { why })
+        })?;
+    }
+    Ok(at)
+}
+
 /// Returns the launches of a plan that was checked for a problem that was checked, whose tensors have these addresses.
 pub(super) fn planned_launches(
     of: (&AttentionPlan, &AttentionProblem),
@@ -161,7 +180,7 @@ pub(super) fn planned_launches(
     if plan.sorted {
         // The last address is that of the workspace.
         let workspace = addresses.len() - 1;
-        let [starts, order, _] = schedule::places(problem).map(|at| addresses[workspace] + at);
+        let [starts, order, _] = within(addresses[workspace], schedule::places(problem))?;
         let of_schedule = schedule::layouts(problem)?;
         // The offsets of the queries, and the offsets or the numbers of the keys, are the last vectors of numbers.
         let is_key_sized = plan.operands.packed[1] || plan.operands.page.is_some();
@@ -196,8 +215,7 @@ pub(super) fn planned_launches(
     }
     // The last address is that of the workspace.
     let workspace = addresses.len() - 1;
-    let [outputs, tops, sums, _] =
-        combine::places(problem, plan).map(|at| addresses[workspace] + at);
+    let [outputs, tops, sums, _] = within(addresses[workspace], combine::places(problem, plan))?;
     let optional = [problem.log_sum_exp, problem.sinks.is_some()];
     let behind = AttentionTensor::ALL.len() + optional.map(usize::from).iter().sum::<usize>();
     let of_numbers = layouts.split_off(behind);
@@ -302,6 +320,7 @@ mod tests {
             refused(&plan, &[]),
             refused(&divided, &[0, 0, 0, 0, 128]),
             refused(&plan, &[0, 2, 0, 0]),
+            refused(&divided, &[0, 0, 0, 0, u64::MAX - 255]),
         ];
         assert_eq!(
             sentences,
@@ -309,8 +328,26 @@ mod tests {
                 "0 addresses: the launches of the plan take 4",
                 "address 4 is 128: it must be a multiple of 256",
                 "the plan was made for another call: K is read by 8 elements in the plan and no more than 1 can be in the call",
+                "the workspace of 8704 bytes begins at 18446744073709551360: it must end below 2^64",
             ]
         );
+        // The vectors of a plan that sorts sequences lie there too.
+        let device = Device::simulator(Arch::Sm90a);
+        let mut packed = AttentionProblem::new(Ty::Bf16, 30, [16, 16], [8192; 2], [128; 2]);
+        packed.sequences = [Sequences::Packed { rows: 32768 }; 2];
+        packed.strides = [[0, 128, 16 * 128, 1]; 4];
+        let operands = AttentionOperands::of(&packed, [0; 4]);
+        let sorting = AttentionPlan::fastest(&packed, operands, Arch::Sm90a, 132).expect("a plan");
+        assert!(sorting.sorted, "{sorting}");
+        let at = [0, 0, 0, 0, 0, 0, u64::MAX - 255];
+        let error = sorting
+            .launches(&packed, &device, &at)
+            .expect_err("refused");
+        assert_eq!(
+            error.to_string(),
+            "the workspace of 512 bytes begins at 18446744073709551360: it must end below 2^64"
+        );
+        let device = Device::simulator(Arch::Sm80);
         let nothing = AttentionProblem::new(Ty::F16, 0, [8, 2], [1, 9000], [64; 2]);
         assert!(
             plan.launches(&nothing, &device, &[])

@@ -795,6 +795,118 @@ mod tests {
         );
     }
 
+    /// A plan that is suited to a problem is one that the check takes, if the check takes the plan itself; and plans of any numbers
+    /// and types are suited and cost something without a panic.
+    #[test]
+    fn law_a_suited_plan_is_checked_if_the_plan_is() {
+        let mut state = 11_u64;
+        let mut one_of = |all: &[i64]| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            all[(state >> 33) as usize % all.len()]
+        };
+        let (mut cases, mut of_method, mut changed) = (0, [0; 2], 0);
+        for round in 0..6000 {
+            let method = AttentionMethod::BY_SPEED[round % 2];
+            let is_ampere = method == AttentionMethod::Ampere;
+            let arch = if is_ampere {
+                [Arch::Sm80, Arch::Sm86, Arch::Sm90a][one_of(&[0, 1, 2]) as usize]
+            } else {
+                Arch::Sm90a
+            };
+            let heads = [[64; 2], [96; 2], [128; 2], [192, 128], [192; 2], [256; 2]];
+            let features = heads[one_of(&[0, 1, 2, 3, 4, 5]) as usize];
+            let types = [Ty::F16, Ty::Bf16, Ty::B1, Ty::S4];
+            let ty = types[one_of(&[0, 0, 0, 0, 1, 1, 1, 1, 2, 3]) as usize];
+            let wide = !is_ampere || one_of(&[0, 1, 1]) == 1;
+            let operands = AttentionOperands {
+                ty,
+                features,
+                bounded: [[false; 2], [false, true], [true; 2]][one_of(&[0, 0, 1, 2]) as usize],
+                softcap: one_of(&[0, 1]) == 1,
+                log_sum_exp: false,
+                sinks: false,
+                packed: [one_of(&[0, 0, 1]) == 1, false],
+                page: [None, Some(16), Some(48)][one_of(&[0, 0, 0, 1, 2]) as usize],
+                vectors: [0; 4].map(|_| if wide { 8 } else { one_of(&[1, 2, 4, 8]) }),
+            };
+            let consumers = one_of(&[1, 1, 2, 2, 3, 4, 5, 6, 8, 12, 16]);
+            let rows = if is_ampere { 16 } else { 64 };
+            let few = one_of(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]);
+            let keys = one_of(&[16, 16, 32, 48, 64, 80, 96, 128, few]);
+            let plan = AttentionPlan {
+                tile: [rows * consumers * one_of(&[1, 1, 1, 2]), keys],
+                consumers,
+                stages: one_of(&[1, 2, 2, 3, 7]),
+                ..AttentionPlan::new(method, operands)
+            };
+            let early = arch == Arch::Sm90a && one_of(&[0, 1]) == 1;
+            let plan = if is_ampere {
+                let splits = one_of(&[1, 2, 5]);
+                AttentionPlan {
+                    early,
+                    splits,
+                    by_lanes: splits > 1 && one_of(&[0, 1]) == 1,
+                    next_early: splits > 1 && early && one_of(&[0, 1]) == 1,
+                    beside: one_of(&[0, 1, 8]),
+                    ..plan
+                }
+            } else {
+                AttentionPlan {
+                    early,
+                    turns: consumers > 1 && one_of(&[0, 1]) == 1,
+                    pairs: operands.is_causal() && one_of(&[0, 1]) == 1,
+                    ahead: one_of(&[1, 1, 2]),
+                    cluster: one_of(&[1, 1, 1, 2, 3, 4]),
+                    registers: [None, Some([24, 208]), Some([24, 160])]
+                        [one_of(&[0, 0, 1, 2]) as usize],
+                    ..plan
+                }
+            };
+            let queries = one_of(&[1, 1, 2, 3, 5, 12, 40, 90, 200, 5000]);
+            let lengths = [queries, one_of(&[1, 20, 50, 100, 700, 9000])];
+            let of_keys = one_of(&[1, 2, 8]);
+            let heads = [of_keys * one_of(&[1, 2, 3, 4, 8, 20]), of_keys];
+            let batch = one_of(&[1, 2, 100]);
+            let problem = AttentionProblem::new(ty, batch, heads, lengths, features);
+            let suited = plan.suited_to(&problem, 132);
+            for plan in [plan, suited] {
+                let cost = plan.cost(&problem, 132).total();
+                assert!(cost.is_finite() && cost > 0.0, "{plan}: {cost}");
+            }
+            cases += 1;
+            if plan.check(arch).is_ok() {
+                assert_eq!(suited.check(arch), Ok(()), "{plan} for {problem}: {suited}");
+                of_method[usize::from(is_ampere)] += 1;
+                changed += usize::from(suited != plan);
+            }
+        }
+        assert!(of_method.iter().all(|count| *count > 40), "{of_method:?}");
+        println!(
+            "law attention.suited: {cases} cases, {of_method:?} plans of Hopper and Ampere are checked, {changed} change"
+        );
+    }
+
+    /// Steps of keys that instructions do not divide by two stay whole.
+    #[test]
+    fn odd_steps_of_keys_are_not_halved() {
+        let keys_of = |features: i64, keys: i64| {
+            let problem = AttentionProblem::new(Ty::F16, 64, [32, 8], [1, 8192], [features; 2]);
+            let operands = AttentionOperands::of(&problem, [0; 4]);
+            let plan = AttentionPlan::new(AttentionMethod::Ampere, operands);
+            let plan = AttentionPlan {
+                tile: [64, keys],
+                ..plan
+            };
+            plan.suited_to(&problem, 132).tile[1]
+        };
+        assert_eq!([1, 8, 16, 48].map(|n| keys_of(256, n)), [1, 8, 16, 48]);
+        assert_eq!([32, 64].map(|n| keys_of(256, n)), [16, 32]);
+        assert_eq!([16, 48].map(|n| keys_of(128, n)), [16, 48]);
+        assert_eq!([32, 64].map(|n| keys_of(128, n)), [16, 32]);
+    }
+
     /// A block of a part finds its first keys by numbers of 32 bits: those of 64 are checked, and a division of them takes longer
     /// than a load. A block that asks the L2 cache does so before it waits.
     #[test]

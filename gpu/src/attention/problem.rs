@@ -2,7 +2,7 @@
 
 use core::fmt;
 use std::f64::consts::LOG2_E;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use colex_atom::Ty;
 use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
@@ -166,7 +166,7 @@ pub struct AttentionProblem {
     pub mask: Mask,
     /// The factor of the scores. The default is `1 / sqrt(features of Q)`.
     pub scale: f32,
-    /// If it is some `c`, a score `s` (scaled) becomes `c tanh(s / c)`.
+    /// If it is some `c`, a score `s` (scaled) becomes `c tanh(s / c)`. It is at most 1024.
     pub softcap: Option<f32>,
     /// Whether the log-sum-exp, the natural logarithm of each query's sum of exponentials, is an output too.
     pub log_sum_exp: bool,
@@ -263,11 +263,13 @@ impl AttentionProblem {
     }
 
     /// Returns what multiplies a score in the exponent of 2, and, where scores are capped, what multiplies it before its
-    /// hyperbolic tangent.
+    /// hyperbolic tangent. Both are finite: the product of a score of 0 is 0.
     pub(crate) fn factors(&self) -> [f32; 2] {
         let scale = f64::from(self.scale);
         let (outer, inner) = match self.softcap.map(f64::from) {
-            Some(cap) => (cap, scale / cap),
+            // A quotient beyond the numbers of f32 belongs to a cap below 3e-9: no score is larger, so that the quotient
+            // changes no weight that f32 tells from 1.
+            Some(cap) => (cap, (scale / cap).min(f32::MAX.into())),
             None => (scale, 1.0),
         };
         [(outer * LOG2_E) as f32, inner as f32]
@@ -425,16 +427,21 @@ impl AttentionProblem {
                 }
             }
         }
-        if let Some(stride) = self.sinks
-            && !(0..=MOST).contains(&stride)
-            && self.heads[0] > 1
-        {
-            return refused(AttentionError::Stride {
-                what: "the sinks",
-                mode: MODES[1],
-                stride,
-                most: MOST,
-            });
+        let [batch, heads, queries, _] = self.extents(AttentionTensor::O);
+        let sums = [batch, heads, queries].into_iter().zip(self.sum_strides);
+        let sums = sums.zip(MODES).filter(|_| self.log_sum_exp);
+        let sums = sums.map(|((extent, stride), mode)| (LOG_SUM_EXP, mode, extent, stride));
+        let sinks = self.sinks.iter();
+        let sinks = sinks.map(|stride| ("the sinks", MODES[1], self.heads[0], *stride));
+        for (what, mode, extent, stride) in sums.chain(sinks) {
+            if !(0..=MOST).contains(&stride) && extent > 1 {
+                return refused(AttentionError::Stride {
+                    what,
+                    mode,
+                    stride,
+                    most: MOST,
+                });
+            }
         }
         if let Sequences::Paged { .. } = self.sequences[0] {
             return refused(AttentionError::PagedQueries);
@@ -517,16 +524,19 @@ impl AttentionProblem {
                 });
             }
         }
-        let numbers = [("scale", Some(self.scale)), ("softcap", self.softcap)];
-        for (what, value) in numbers {
+        let numbers = [
+            ("scale", Some(self.scale), FACTORS),
+            ("softcap", self.softcap, CAPS),
+        ];
+        for (what, value, range) in numbers {
             if let Some(value) = value
-                && !FACTORS.contains(&value)
+                && !range.contains(&value)
             {
                 return refused(AttentionError::Number {
                     what,
                     value,
-                    least: *FACTORS.start(),
-                    most: *FACTORS.end(),
+                    least: *range.start(),
+                    most: *range.end(),
                 });
             }
         }
@@ -622,8 +632,12 @@ const PAGED_MODES: [&str; 4] = ["pages", "heads", "rows of a page", "features"];
 /// The largest number of queries, of keys, and of each side of a window: their sums fit 32 bits.
 pub(crate) const MOST_LENGTH: i64 = 1 << 28;
 
-/// The factors of scores: their products with `log2(e)` and their quotients are numbers of f32.
-const FACTORS: std::ops::RangeInclusive<f32> = 1e-30..=1e30;
+/// The factors of scores: their products with `log2(e)` are normal numbers of f32.
+const FACTORS: RangeInclusive<f32> = 1e-30..=1e30;
+
+/// The caps of scores. A capped score is `cap tanh(x)`, and the kernels' hyperbolic tangent is within 2^-21: below this bound, a score is
+/// within 2^-11. A larger cap would flatten small scores, down to 0.
+const CAPS: RangeInclusive<f32> = 1e-30..=1024.0;
 
 /// The types that attention is computed in.
 pub(crate) const TYPES: [Ty; 2] = [Ty::F16, Ty::Bf16];
@@ -654,7 +668,11 @@ mod tests {
             refused(&|p| p.strides[3][1] = 0),
             refused(&|p| p.scale = 0.0),
             refused(&|p| p.softcap = Some(f32::INFINITY)),
+            refused(&|p| p.softcap = Some(1025.0)),
+            refused(&|p| p.softcap = Some(-30.0)),
             refused(&|p| p.sinks = Some(-1)),
+            refused(&|p| (p.log_sum_exp, p.sum_strides) = (true, [12, 3, -1])),
+            refused(&|p| (p.log_sum_exp, p.sum_strides) = (true, [MOST + 1, 3, 1])),
             refused(&|p| (p.features[0], p.scale) = (0, f32::INFINITY)),
             refused(&|p| p.features[0] = 0),
             refused(&|p| p.strides[3][0] = 64),
@@ -676,8 +694,12 @@ mod tests {
                 "O (2,4,3,64):(768,0,64,1) has one element at several coordinates, since its mode 1 has the stride 0: which value \
                  stays would be a race",
                 "scale is 0: it must be 1e-30 to 1e30",
-                "softcap is inf: it must be 1e-30 to 1e30",
+                "softcap is inf: it must be 1e-30 to 1024.0",
+                "softcap is 1025: it must be 1e-30 to 1024.0",
+                "softcap is -30: it must be 1e-30 to 1024.0",
                 "the stride of the sinks along heads is -1: it must be 0 to 2147483647",
+                "the stride of the log-sum-exp along sequence length is -1: it must be 0 to 2147483647",
+                "the stride of the log-sum-exp along batch is 2147483648: it must be 0 to 2147483647",
                 "Q and K have 0 features: kernels take heads of 64, 96, 128, 192 with 128 of V, 192 or 256 features",
                 "Q and K have 0 features: kernels take heads of 64, 96, 128, 192 with 128 of V, 192 or 256 features",
                 "O (2,4,3,64):(64,192,64,1) has one element at several coordinates: which value stays would be a race",

@@ -2,7 +2,7 @@
 
 use ndarray::{Array3, Array4};
 
-use super::problem::{AttentionProblem, AttentionTensor};
+use super::problem::{AttentionProblem, AttentionTensor, Sequences};
 use crate::gemm::problem::GemmElement;
 
 /// What [`attention`] returns.
@@ -32,7 +32,8 @@ pub struct AttentionOutput {
 ///
 /// # Panics
 ///
-/// Panics if the problem was not checked, if its heads have sinks, or if there are too few elements.
+/// Panics if the problem was not checked, if its sequences are packed or lie in pages, if its heads have sinks, or if there are too few
+/// elements. A packed sequence, or one in pages, is a problem of its own here.
 pub fn attention<T: GemmElement>(
     problem: &AttentionProblem,
     q: &[T],
@@ -60,7 +61,7 @@ pub fn attention<T: GemmElement>(
 ///
 /// # Panics
 ///
-/// Panics if the problem was not checked, or if there are too few elements.
+/// Panics if the problem was not checked, if its sequences are packed or lie in pages, or if there are too few elements.
 pub fn attention_with_sinks<T: GemmElement>(
     problem: &AttentionProblem,
     q: &[T],
@@ -68,6 +69,11 @@ pub fn attention_with_sinks<T: GemmElement>(
     v: &[T],
     sinks: &[f32],
 ) -> AttentionOutput {
+    let is_batch = problem.sequences == [Sequences::Batch; 2];
+    assert!(
+        is_batch,
+        "the sequences are packed or lie in pages: each is a problem of its own"
+    );
     let [batch, heads, queries, outer] = problem.extents(AttentionTensor::O).map(|n| n as usize);
     let group = problem.heads[0] / problem.heads[1].max(1);
     // The vector of features at (batch, head, place) of a tensor, behind what a list holds.
@@ -133,5 +139,38 @@ pub fn attention_with_sinks<T: GemmElement>(
     AttentionOutput {
         output,
         log_sum_exp,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use colex_atom::Ty;
+
+    /// The reference of a problem of two queries and 16 keys of one feature, whose sequences lie elsewhere.
+    fn of(sequences: [Sequences; 2]) -> AttentionOutput {
+        let problem = AttentionProblem {
+            sequences,
+            ..AttentionProblem::new(Ty::F16, 1, [1, 1], [2, 16], [1, 1])
+        };
+        attention(&problem, &[0f32; 2], &[0.0; 16], &[1.0; 16])
+    }
+
+    #[test]
+    #[should_panic(expected = "the sequences are packed or lie in pages")]
+    fn packed_queries_are_no_problem_of_the_reference() {
+        of([Sequences::Packed { rows: 2 }, Sequences::Batch]);
+    }
+
+    #[test]
+    #[should_panic(expected = "the sequences are packed or lie in pages")]
+    fn keys_in_pages_are_no_problem_of_the_reference() {
+        let paged = Sequences::Paged {
+            pages: 1,
+            rows: 16,
+            entries: 1,
+            strides: [1, 1],
+        };
+        of([Sequences::Batch, paged]);
     }
 }

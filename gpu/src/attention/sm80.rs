@@ -9,7 +9,8 @@ use colex_ir::launch::{Argument, Launch, Limits};
 use colex_ir::{Address, BinaryOp, Compare, CopyArgs, End, Reg, Type};
 use colex_layout::Layout;
 use colex_tensor::{
-    Arg, AtThread, Builder, Error, Expr, Fragment, Index, Places, Rows, Tensor, TensorKernel,
+    Arg, AtThread, Builder, Error, Expr, Fragment, Index, MAX_EXTENT, Places, Rows, Tensor,
+    TensorKernel,
 };
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
@@ -18,7 +19,7 @@ use super::cost::{self, CountedWork, Pace, h200};
 use super::family::{AttentionFamily, HEADS, above_0, add_sink, checked_sum, rows_of};
 use super::pages::{self, PagedTiles};
 use super::plan::{AttentionOperands, AttentionPlan};
-use super::problem::{AttentionProblem, AttentionTensor, MOST_LENGTH, Mask, Sequences};
+use super::problem::{AttentionProblem, AttentionTensor, MOST_LENGTH, Mask, Sequences, TYPES};
 use crate::error::{AttentionError, ErrorKind, PlanRefusal};
 use crate::gemm::operand::{OperandTiles, Tiles};
 use crate::gemm::sm90::begin_early;
@@ -50,6 +51,9 @@ const MOST_PACKS: i64 = 256;
 
 /// The most rows of a tile of queries, and of one of keys.
 const MOST_ROWS: i64 = 256;
+
+/// The warps of a block.
+const CONSUMERS: std::ops::RangeInclusive<i64> = 1..=16;
 
 impl AttentionFamily for AmpereAttention {
     /// The tiles take at most 96 KiB, which all architectures since sm_80 have.
@@ -85,21 +89,28 @@ impl AttentionFamily for AmpereAttention {
         // A power of two: the threads share tiles of 96 and 192 features too.
         let consumers = ((rows + STEP - 1) / STEP) as u64;
         let consumers = consumers.next_power_of_two() as i64;
-        // Heads of rows take registers, of which accumulators of 256 features leave few.
-        let keys = match (packs, plan.operands.features[1]) {
-            (2.., 256) => keys / 2,
-            _ => keys,
-        };
-        let plan = AttentionPlan {
+        let suited = AttentionPlan {
             tile: [STEP * consumers, keys],
             consumers,
             packs,
             ..plan
         };
+        // A larger tile may not have room, and other threads may not share it: the plan's own was checked, or is for the check to name.
+        let plan = if suited.tile[0] <= most && is_shared(&suited) {
+            suited
+        } else {
+            AttentionPlan { packs, ..plan }
+        };
+        // Heads of rows take registers, of which accumulators of 256 features leave few.
+        let plan = match (packs, plan.operands.features[1]) {
+            (2.., 256) => with_half_the_keys(plan),
+            _ => plan,
+        };
         // Several tiles are a prefill, whose default divides nothing.
         if queries.saturating_mul(packs) > plan.tile[0] {
             return plan;
         }
+        let [_, keys] = plan.tile;
         let steps = problem.lengths[1].saturating_add(keys - 1) / keys;
         let work = CountedWork::of(&plan, problem, multiprocessors);
         let by_lanes = |splits: i64| splits > 1 && work.wants_lanes(splits);
@@ -115,22 +126,23 @@ impl AttentionFamily for AmpereAttention {
         let splits = splits.unwrap_or(least);
         // Where enough heads and sequences read all of their keys, blocks of fewer keys keep more loads under way: on an H200, 64
         // sequences of 8192 keys take 0.91 of the time. Parts of one sequence are slower with them.
-        let [rows, keys] = plan.tile;
-        let keys = match (splits, plan.packs, plan.operands.features) {
-            (1, 2.., [128, 128]) => keys / 2,
-            _ => keys,
+        let plan = match (splits, plan.packs, plan.operands.features) {
+            (1, 2.., [128, 128]) => with_half_the_keys(plan),
+            _ => plan,
         };
         AttentionPlan {
-            tile: [rows, keys],
             splits,
             // A warp reads as many parts at once: on an H200, one sequence of 131,072 keys in 32 parts takes 0.97 of the time.
             by_lanes: by_lanes(splits),
+            next_early: plan.next_early && splits > 1,
             ..plan
         }
     }
 
     fn pace(&self, plan: &AttentionPlan, multiprocessors: i64) -> Pace {
-        let room = (MULTIPROCESSOR / shared(&plan.operands, plan.tile, plan.stages)).max(1);
+        // Tiles of few numbers of 1 bit take less than a byte.
+        let of_block = shared(&plan.operands, plan.tile, plan.stages).max(1);
+        let room = (MULTIPROCESSOR / of_block).max(1);
         let beside = match plan.beside {
             1.. => room.min(plan.beside),
             _ => room,
@@ -180,7 +192,7 @@ impl AttentionFamily for AmpereAttention {
             return refused(AttentionError::plan(PlanRefusal::Combination, why));
         }
         let [queries, keys] = plan.tile;
-        plan.number("number of consumers", plan.consumers, 1..=16, 1)?;
+        plan.number("number of consumers", plan.consumers, CONSUMERS, 1)?;
         let rows = STEP * plan.consumers;
         plan.number(
             "tile of queries",
@@ -227,43 +239,7 @@ impl AttentionFamily for AmpereAttention {
         plan.limit("bytes of shared memory for Q, K and V", bytes, room)?;
         let sums = queries * (plan.operands.features[1] + keys + keys / 2) / (32 * plan.consumers);
         plan.limit("registers for a thread's sums and weights", sums, MOST_SUMS)?;
-        let threads = 32 * plan.consumers;
-        if let Some(page) = plan.operands.page {
-            plan.number(
-                "page of keys",
-                page,
-                pages::STEP..=pages::MOST_ROWS,
-                pages::STEP,
-            )?;
-            let part = pages::part(page, keys);
-            let [_, of_keys, of_values] = tiles(plan);
-            let parts = [
-                (
-                    "a page of K",
-                    of_keys,
-                    [part, of_keys.tile[1]],
-                    steps(plan)[1],
-                ),
-                (
-                    "a page of V",
-                    of_values,
-                    [of_values.tile[0], part],
-                    steps(plan)[2],
-                ),
-            ];
-            for (what, tiles, tile, step) in parts {
-                if !(Tiles { tile, ..tiles }).are_shared(threads, step) {
-                    return Err(plan.no_shares(what, tile, threads));
-                }
-            }
-        }
-        let operands = tiles(plan).into_iter().zip(steps(plan));
-        for ((tiles, step), what) in operands.zip(["Q", "K", "V"]) {
-            if !tiles.are_shared(threads, step) {
-                return Err(plan.no_shares(what, tiles.tile, threads));
-            }
-        }
-        Ok(())
+        check_shares(plan)
     }
 
     fn build(&self, plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, crate::Error> {
@@ -286,6 +262,77 @@ impl AttentionFamily for AmpereAttention {
     fn launch(&self, problem: &AttentionProblem, plan: &AttentionPlan, _: &Device) -> Launch {
         let blocks = u32::try_from(blocks(problem, plan)).unwrap_or(u32::MAX);
         Launch::new(blocks, 32 * plan.consumers as u32)
+    }
+}
+
+/// Checks that the threads of a plan share its tiles, and the pages of its keys, equally.
+fn check_shares(plan: &AttentionPlan) -> Result<(), crate::Error> {
+    let threads = 32 * plan.consumers;
+    if let Some(page) = plan.operands.page {
+        plan.number(
+            "page of keys",
+            page,
+            pages::STEP..=pages::MOST_ROWS,
+            pages::STEP,
+        )?;
+        let part = pages::part(page, plan.tile[1]);
+        let [_, of_keys, of_values] = tiles(plan);
+        let parts = [
+            (
+                "a page of K",
+                of_keys,
+                [part, of_keys.tile[1]],
+                steps(plan)[1],
+            ),
+            (
+                "a page of V",
+                of_values,
+                [of_values.tile[0], part],
+                steps(plan)[2],
+            ),
+        ];
+        for (what, tiles, tile, step) in parts {
+            if !(Tiles { tile, ..tiles }).are_shared(threads, step) {
+                return Err(plan.no_shares(what, tile, threads));
+            }
+        }
+    }
+    let operands = tiles(plan).into_iter().zip(steps(plan));
+    for ((tiles, step), what) in operands.zip(["Q", "K", "V"]) {
+        if !tiles.are_shared(threads, step) {
+            return Err(plan.no_shares(what, tiles.tile, threads));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the threads of a plan share its tiles, of a plan with any numbers.
+fn is_shared(plan: &AttentionPlan) -> bool {
+    let AttentionOperands {
+        ty,
+        features,
+        vectors,
+        ..
+    } = &plan.operands;
+    let is_known = TYPES.contains(ty) && HEADS.contains(features);
+    let has_vectors = vectors.iter().all(|n| matches!(n, 1 | 2 | 4 | 8));
+    let has_steps = (plan.tile.iter()).all(|n| (1..=MOST_ROWS).contains(n) && n % STEP == 0);
+    let has_threads = CONSUMERS.contains(&plan.consumers);
+    is_known && has_vectors && has_steps && has_threads && check_shares(plan).is_ok()
+}
+
+/// Returns the plan with half as many keys in a step, or the plan itself, if instructions do not divide these or threads do not share
+/// them.
+fn with_half_the_keys(plan: AttentionPlan) -> AttentionPlan {
+    let [rows, keys] = plan.tile;
+    let half = AttentionPlan {
+        tile: [rows, keys / 2],
+        ..plan
+    };
+    if keys % (2 * STEP) == 0 && is_shared(&half) {
+        half
+    } else {
+        plan
     }
 }
 
@@ -669,7 +716,7 @@ impl Scores {
         Scores {
             queries: k.index_argument("queries", 1..MOST_LENGTH / plan.packs + 1),
             keys: k.index_argument("keys", 0..MOST_LENGTH + 1),
-            group: k.index_argument("group", 1..MOST_LENGTH + 1),
+            group: k.index_argument("group", 1..MAX_EXTENT + 1),
             factor: k.scalar_argument("factor", Type::F32),
             inner: (operands.softcap).then(|| k.scalar_argument("inner", Type::F32)),
             left: left.then(|| k.index_argument("left", 0..MOST_LENGTH + 1)),
@@ -684,7 +731,8 @@ impl Scores {
 
     /// Returns the values of a problem.
     fn arguments(plan: &AttentionPlan, problem: &AttentionProblem) -> Vec<Argument> {
-        let number = |n: i64| Argument::U32(n.clamp(0, MOST_LENGTH) as u32);
+        // The launch refuses a number that the kernel does not take.
+        let number = |n: i64| Argument::U32(u32::try_from(n).unwrap_or(u32::MAX));
         let [heads, of_keys] = problem.heads;
         let [factor, inner] = problem.factors();
         let mut all = problem.lengths.map(number).to_vec();
@@ -694,7 +742,8 @@ impl Scores {
             all.push(Argument::F32(inner));
         }
         if let Mask::Window { left, right } = problem.mask {
-            all.extend([left, right].map(|n| number(n.into())));
+            // No query is further from a key than this.
+            all.extend([left, right].map(|n| number(MOST_LENGTH.min(n.into()))));
         }
         all
     }
@@ -960,5 +1009,62 @@ impl Softmax {
         let inverse = self.rows_of_out.broadcast_rows(&inverse);
         k.assign(&self.out, &self.out * &inverse);
         k.assign(&self.sum, (Expr::from(&self.sum).log2() + &self.top) * LN_2);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::method::AttentionMethod;
+    use colex_atom::Ty;
+
+    /// Each number of a problem is that of the argument, also of more heads than there can be queries: the kernel finds the head of K by
+    /// them.
+    #[test]
+    fn law_the_numbers_of_the_scores_are_those_of_the_problem() {
+        let mut cases = 0;
+        let groups = [1, 8, 1 << 28, (1 << 28) + 1, (1 << 29) + 11, MAX_EXTENT];
+        let lengths = [[1, 0], [7, 300], [MOST_LENGTH, MOST_LENGTH]];
+        for (group, lengths) in groups.into_iter().flat_map(|n| lengths.map(|of| (n, of))) {
+            for mask in [
+                Mask::Full,
+                Mask::Window {
+                    left: 3,
+                    right: u32::MAX,
+                },
+            ] {
+                let mut problem = AttentionProblem::new(Ty::F16, 1, [group, 1], lengths, [64; 2]);
+                problem.strides[AttentionTensor::Q as usize] = [0, 64, 64, 1];
+                let operands = AttentionOperands::of(&problem.mask(mask), [0; 4]);
+                let plan = AttentionPlan::new(AttentionMethod::Ampere, operands);
+                let found = Scores::arguments(&plan, &problem.mask(mask));
+                let [factor, _] = problem.factors();
+                let right = [lengths[0], lengths[1], group].map(|n| Argument::U32(n as u32));
+                let mut right = right.to_vec();
+                right.push(Argument::F32(factor));
+                if mask != Mask::Full {
+                    right.extend([3, MOST_LENGTH as u32].map(Argument::U32));
+                }
+                assert_eq!(found, right, "{group} {lengths:?} {mask}");
+                cases += 1;
+            }
+        }
+        // A pack of heads counts once.
+        let problem = AttentionProblem::new(Ty::F16, 1, [1 << 30, 1], [1, 9], [64; 2]);
+        let operands = AttentionOperands::of(&problem, [0; 4]);
+        let plan = AttentionPlan::new(AttentionMethod::Ampere, operands);
+        let packed = Scores::arguments(&AttentionPlan { packs: 2, ..plan }, &problem);
+        assert_eq!(packed[2], Argument::U32(1 << 29));
+        // The kernel takes the most heads too.
+        let device = Device::simulator(Arch::Sm80);
+        let mut problem = AttentionProblem::new(Ty::F16, 1, [MAX_EXTENT, 2], [1, 9], [64; 2]);
+        for strides in &mut problem.strides {
+            strides[0] = 0;
+        }
+        let at = [1, 2, 3, 4].map(|i| i << 40);
+        let launches = plan.launches(&problem, &device, &at).expect("a launch");
+        let group = Argument::U32((MAX_EXTENT / 2) as u32);
+        assert!(launches[0].arguments.contains(&group), "{launches:?}");
+        println!("law attention.arguments: {cases} cases");
     }
 }

@@ -163,12 +163,15 @@ impl AttentionFamily for HopperAttention {
         };
         let needed = (queries.max(1) / ROWS + i64::from(queries % ROWS > 0)).max(1);
         let consumers = plan.consumers.min(most).min(needed);
-        let keys = match of_keys {
+        let fewer = match of_keys {
             ..=32 => keys.min(32),
             33..=64 => keys.min(64),
             _ if is_wide(&plan.operands) && keys == WIDE_KEYS && pads(of_keys) => 64,
             _ => keys,
         };
+        // The blocks of a cluster share the keys of a step.
+        let of_cluster = plan.cluster.max(1).saturating_mul(8);
+        let keys = if fewer % of_cluster == 0 { fewer } else { keys };
         let plan = AttentionPlan {
             tile: [ROWS * consumers, keys],
             consumers,
@@ -176,6 +179,8 @@ impl AttentionFamily for HopperAttention {
             // What was measured of the default tile says nothing of another one.
             overlap: plan.overlap
                 || (was_in_sequence && !in_sequence(&plan.operands, consumers, keys)),
+            // Fewer threads have more registers at entry: the numbers of others are not theirs.
+            registers: plan.registers.filter(|_| consumers == plan.consumers),
             ..plan
         };
         let is_counted = (2..=MOST_SEQUENCES).contains(&problem.batch);

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::loop_nest::LoopNest;
+use super::loop_nest::{LoopNest, correspond_empty};
 use super::plan::{CopyMethod, CopyPlan};
 use super::prepared::{CopyHow, CopyShape, PreparedCopies};
 use crate::calls::{Call, PreparedLaunch, Shape, same_device};
@@ -244,17 +244,16 @@ impl<'a> CopyCall<'a> {
         })
     }
 
-    /// The copy between views of which one is empty: the other must be so too.
+    /// The copy between views of which one is empty: the other must be so too, and their shapes must correspond.
     fn of_nothing<T: Element>(
         source: &View<'a, T>,
         destination: &ViewMut<'a, T>,
     ) -> Result<CopyCall<'a>, Error> {
         let shapes = [source.shape(), destination.shape()];
-        if shapes[0] != shapes[1] {
+        correspond_empty(shapes[0], shapes[1]).map_err(|why| {
             let [from, to] = shapes.map(ToString::to_string);
-            let why = "one of them has no elements".to_string();
-            return Err(ErrorKind::Shapes { from, to, why }.into());
-        }
+            ErrorKind::Shapes { from, to, why }
+        })?;
         Ok(CopyCall {
             call: None,
             device: source.device().clone(),

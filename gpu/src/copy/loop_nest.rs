@@ -147,15 +147,17 @@ impl LoopNest {
             .flat_map(|level| [level.source, level.destination])
             .collect();
         let fits = |vector: i64| {
+            let width = vector.checked_mul(bytes).filter(|width| *width <= most);
+            let is_aligned = |width: i64| {
+                let width = width.unsigned_abs();
+                addresses.iter().all(|at| at.is_multiple_of(width))
+            };
             run % vector == 0
                 && strides.iter().all(|stride| stride % vector == 0)
-                && addresses
-                    .iter()
-                    .all(|at| at.is_multiple_of((vector * bytes) as u64))
+                && width.is_some_and(is_aligned)
         };
-        let widths = (0..=6).rev().map(|log| 1_i64 << log);
-        let mut fitting = widths.filter(|vector| vector * bytes <= most && fits(*vector));
-        Ok(fitting.next().unwrap_or(1))
+        let mut widths = (0..=6).rev().map(|log| 1_i64 << log);
+        Ok(widths.find(|vector| fits(*vector)).unwrap_or(1))
     }
 }
 
@@ -178,9 +180,26 @@ pub(crate) fn integers(layout: &Layout) -> Result<(), Error> {
     .into())
 }
 
+/// Whether the coordinates of two shapes correspond of which one has no elements, or why they do not.
+pub(crate) fn correspond_empty(a: &IntTuple, b: &IntTuple) -> Result<(), String> {
+    if is_empty(a) != is_empty(b) {
+        return Err("one of them has no elements".into());
+    }
+    correspond(a, b, &mut Vec::new())
+}
+
+/// Whether a shape has an extent of 0.
+fn is_empty(shape: &IntTuple) -> bool {
+    shape.leaves().iter().any(|extent| extent.value() == 0)
+}
+
 /// Whether the coordinates of two shapes correspond, or where they do not.
 pub(crate) fn correspond(a: &IntTuple, b: &IntTuple, at: &mut Vec<usize>) -> Result<(), String> {
     let (a, b) = (&alone(a), &alone(b));
+    // Beside an extent of 0, the others may have a product beyond 64 bits.
+    if a == b {
+        return Ok(());
+    }
     let place = |at: &[usize]| match at {
         [] => "the whole".to_string(),
         [mode] => format!("mode {mode}"),
@@ -190,6 +209,9 @@ pub(crate) fn correspond(a: &IntTuple, b: &IntTuple, at: &mut Vec<usize>) -> Res
         }
     };
     let size = |shape: &IntTuple| {
+        if is_empty(shape) {
+            return Ok(0);
+        }
         shape
             .product()
             .map(|size| size.value())
@@ -270,13 +292,13 @@ fn joined(mut loops: Vec<Loop>) -> Vec<Loop> {
     loops.sort_by_key(|level| (level.destination, level.source));
     let mut out: Vec<Loop> = Vec::new();
     for level in loops {
+        // Where the end of a loop has no number of 64 bits, no loop continues it.
+        let continues = |last: &Loop| {
+            last.source.checked_mul(last.extent) == Some(level.source)
+                && last.destination.checked_mul(last.extent) == Some(level.destination)
+        };
         match out.last_mut() {
-            Some(last)
-                if level.source == last.source * last.extent
-                    && level.destination == last.destination * last.extent =>
-            {
-                last.extent *= level.extent;
-            }
+            Some(last) if continues(last) => last.extent *= level.extent,
             _ => out.push(level),
         }
     }

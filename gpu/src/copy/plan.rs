@@ -187,8 +187,9 @@ impl CopyPlan {
     ///
     /// # Errors
     ///
-    /// Returns an error if the kernel does not take the numbers of squares, if elements have 4 bytes and the number
-    /// along the destination is not a power of two, if the plan has another kernel, or if the grid becomes too large.
+    /// Returns an error if the kernel does not take the numbers of squares, if no block has as much shared memory, if elements have
+    /// 4 bytes and the number along the destination is not a power of two, if the plan has another kernel, or if the grid becomes too
+    /// large.
     pub fn with_squares(self, squares: [i64; 2]) -> Result<CopyPlan, Error> {
         let plan = CopyPlan {
             squares: Squares(squares),

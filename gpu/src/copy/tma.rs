@@ -18,6 +18,7 @@ use super::plan::{CopyMethod, CopyPlan};
 use crate::calls::{PreparedLaunch, unencoded};
 use crate::error::ErrorKind;
 use colex_ir::FenceKind;
+use colex_ir::launch::Limits;
 use colex_tensor::{
     Arg, AtThread, Barriers, Builder, Error, Index, Tensor, TensorKernel, TmaTensor, swizzled,
 };
@@ -136,9 +137,10 @@ fn no_maps(plan: &CopyPlan, addresses: [u64; 2], arch: Arch) -> Option<String> {
     }
     let strides = |step: &Loop| [step.source, step.destination];
     let strides = plan.nest().loops().iter().flat_map(strides);
+    let unit = MAP / plan.bytes();
     let uneven = strides
         .filter(|&stride| stride != 1)
-        .find(|stride| stride * plan.bytes() % MAP != 0);
+        .find(|stride| stride % unit != 0);
     if let Some(stride) = uneven {
         return Some(format!(
             "the stride {stride} is not a multiple of {MAP} bytes"
@@ -153,7 +155,7 @@ fn no_maps(plan: &CopyPlan, addresses: [u64; 2], arch: Arch) -> Option<String> {
 fn partial_unit(plan: &CopyPlan) -> Option<String> {
     let (_, destination) = plan.crossed()?;
     let extent = plan.nest().loops()[destination].extent;
-    (extent * plan.bytes() % MAP != 0)
+    (extent % (MAP / plan.bytes()) != 0)
         .then(|| format!("a row of {extent} elements is no multiple of {MAP} bytes, and stores would go beyond it"))
 }
 
@@ -181,7 +183,8 @@ impl Squares {
     ///
     /// # Errors
     ///
-    /// Returns an error if a number is out of its range, or if the threads have no equal shares of the tile.
+    /// Returns an error if a number is out of its range, if no block has as much shared memory as the tile takes on both sides, or if the
+    /// threads have no equal shares of the tile.
     pub(crate) fn check(self, bytes: i64) -> Result<(), crate::Error> {
         let method = || CopyMethod::Tma.to_string();
         // A box of a tensor map has at most 256 rows.
@@ -203,8 +206,21 @@ impl Squares {
                 .into());
             }
         }
-        // Threads change places with others by the bits of their numbers.
         let tile = self.tile(bytes);
+        // Each square along the source has a barrier.
+        let found = 2 * tile[0] * tile[1] * bytes + 8 * self.0[0];
+        let most = i64::from(Limits::of(Arch::Sm90).shared);
+        if found > most {
+            let (method, what) = (method(), "bytes of shared memory for both tiles");
+            return Err(ErrorKind::PlanLimit {
+                method,
+                what,
+                found,
+                most,
+            }
+            .into());
+        }
+        // Threads change places with others by the bits of their numbers.
         if bytes == 2 || self.0[1].count_ones() == 1 {
             Ok(())
         } else {
@@ -406,4 +422,54 @@ fn store(k: &mut Builder, to: &MappedTile, block: &[Index]) {
     }
     k.bulk_commit();
     k.bulk_wait(0, true);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::copy::loop_nest::LoopNest;
+
+    /// Of the tiles of any numbers of squares, each that a plan takes is built.
+    #[test]
+    fn law_squares_that_a_plan_takes_are_built() {
+        let nest = LoopNest::new("(4096,4096):(4096,1)", "(4096,4096):(1,4096)");
+        let nest = nest.expect("one shape");
+        let (mut built, mut large) = (0, Vec::new());
+        for bytes in [2, 4] {
+            let plan = CopyPlan::new(&nest, bytes, [0, 0], Arch::Sm90a, CopyMethod::Tma);
+            let plan = plan.expect("a transpose");
+            for squares in (0..=9).flat_map(|a| (0..=9).map(move |b| [a, b])) {
+                match plan.clone().with_squares(squares) {
+                    Ok(plan) => {
+                        let loops = &plan.ordered();
+                        let key = KernelKey::of(&plan, loops, Arch::Sm90a);
+                        let kernel = Tma.build(&key, loops);
+                        let kernel = kernel.unwrap_or_else(|e| panic!("{bytes}, {squares:?}: {e}"));
+                        assert_eq!(kernel.kernel.verify(), Ok(()), "{bytes}, {squares:?}");
+                        built += 1;
+                    }
+                    Err(error) if error.to_string().contains("shared memory") => {
+                        large.push((bytes, squares, error.to_string()));
+                    }
+                    Err(_) => {}
+                }
+            }
+        }
+        assert_eq!(
+            large[0],
+            (
+                2,
+                [4, 4],
+                "the plan asks for 262176 bytes of shared memory for both tiles: the tma kernel takes at most 232448, 29728 fewer"
+                    .to_string()
+            )
+        );
+        let large: Vec<_> = large.iter().map(|(bytes, of, _)| (*bytes, *of)).collect();
+        assert!(
+            [(4, [4, 8]), (4, [8, 8])]
+                .iter()
+                .all(|of| large.contains(of))
+        );
+        println!("law copies.squares: {built} tiles are built");
+    }
 }

@@ -12,6 +12,7 @@ use super::call::{Checked, ElementwiseCall, GivenView, check_memory};
 use super::expression::{MapExpression, MapInput, MapInputKind, MapOutput};
 use super::operands::{Binding, ElementwiseProblem, ElementwiseWork, Kind, Operand};
 use super::plan::ElementwisePlan;
+use crate::copy::loop_nest::correspond_empty;
 use crate::error::{ElementwiseError, Error};
 use crate::gemm::epilogue::arguments::{number, rust_type};
 use crate::memory_bound::modes::has_elements;
@@ -237,11 +238,11 @@ impl<'a> Map<'a> {
             device: first.device.clone(),
         };
         let Some(shape) = first.layout() else {
-            let own = first.shape();
-            return match given.iter().find(|given| given.shape() != own) {
-                Some(other) => Err(differ(other, &first)),
-                None => Ok(nothing),
-            };
+            for other in &given {
+                correspond_empty(other.key.shape(), first.key.shape())
+                    .map_err(|why| differ(other, &first, why))?;
+            }
+            return Ok(nothing);
         };
         let addresses = given.iter().map(|given| given.bytes.0).collect();
         let mut given = given.iter();
@@ -251,7 +252,9 @@ impl<'a> Map<'a> {
                 Some(mode) => (coordinate(shape, &name, mode)?, Kind::Coordinate, false),
                 None => {
                     let one = given.next().expect("a tensor was found for each operand");
-                    let layout = one.layout().ok_or_else(|| differ(one, &first))?;
+                    let layout = one.layout().ok_or_else(|| {
+                        differ(one, &first, "one of them has no elements".to_string())
+                    })?;
                     (layout.clone(), Kind::Tensor, one.is_output)
                 }
             };
@@ -455,14 +458,14 @@ impl<'a> Map<'a> {
     }
 }
 
-/// The error of a tensor whose shape is not that of another one, where one of both has no element.
-fn differ(one: &GivenView, other: &GivenView) -> Error {
+/// The error of a tensor whose shape does not correspond to that of another one, where one of both has no element.
+fn differ(one: &GivenView, other: &GivenView, why: String) -> Error {
     ElementwiseError::Shape {
         name: one.name.to_string(),
         found: one.shape(),
         other: other.name.to_string(),
         shape: other.shape(),
-        why: "one of them has no elements".to_string(),
+        why,
     }
     .into()
 }

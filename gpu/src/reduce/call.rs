@@ -500,10 +500,11 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
         Ok(self.fastest(&problem)?.workspace(&problem) as usize)
     }
 
-    /// Prepares the call as [`prepare`](Reduce::prepare) does, with the memory of the caller for the parts of the results: at
-    /// least [`workspace`](Reduce::workspace) bytes at a multiple of 256. Calls of one stream may share the memory, since the
-    /// work of a stream runs in order. A graph that captured the call uses it whenever it runs. A plan whose last block adds
-    /// the parts has counters of its own besides; a call that is prepared inside a capture takes none, and divides no result.
+    /// Prepares the call as [`prepare`](Reduce::prepare) does, with the memory of the caller for the parts of the results: at least
+    /// [`workspace`](Reduce::workspace) bytes at a multiple of 256. Calls that one thread gives to one stream may share the memory,
+    /// since they run in that order. Launches that another thread gives to the stream may come between those of one call. A graph
+    /// that captured the call uses it whenever it runs. A plan whose last block adds the parts has counters of its own besides; a
+    /// call that is prepared inside a capture takes none, and divides no result.
     ///
     /// # Errors
     ///

@@ -2128,6 +2128,56 @@ fn measured_plans_of_attention_are_kept_in_a_file() {
     assert_eq!(said(name, "whole", act), "done");
 }
 
+/// A call whose measurement finds no memory takes the plan of the model: the fake driver gives at most a mebibyte, and a copy of a
+/// tensor of as much needs more. Nothing is appended, and later calls do not ask again.
+#[test]
+fn calls_without_memory_for_a_measurement_take_the_plan_of_the_model() {
+    let act = || {
+        let name = format!("colex-unmeasured-{}", std::process::id());
+        let file = std::env::temp_dir().join(name);
+        let measured = Autotune::open(&file).unwrap();
+        let device = device();
+        let [q, k, o] = [(); 3].map(|()| buffer::<bf16>(&device));
+        let queries = view(&q, "(1,8,200,64):(102400,12800,64,1)");
+        // The reach is the whole buffer, of which the call reads a part.
+        let keys = view(&k, "(1,2,300,64):(38400,505024,64,1)");
+        let output = view_mut(&o, "(1,8,200,64):(102400,12800,64,1)");
+        let call = Attention::new(&queries, &keys, &keys, &output);
+        let (a, b, c) = (
+            buffer::<bf16>(&device),
+            buffer(&device),
+            buffer::<bf16>(&device),
+        );
+        let product = || on(GemmProblem::new(512, 512, 1024), [&a, &b], &c).unwrap();
+        let usual = (
+            call.plan().unwrap().to_string(),
+            product().prepare().unwrap().plan().unwrap().to_string(),
+        );
+        for round in 0..3 {
+            let mut found = (String::new(), String::new());
+            let counts = counted(&device, || {
+                let call = call.clone().autotune(&measured).prepare()?;
+                let product = product().autotune(&measured).prepare()?;
+                found.0 = call.plan().to_string();
+                found.1 = product.plan().unwrap().to_string();
+                Ok(())
+            });
+            let counts = counts.unwrap();
+            assert_eq!(found, usual, "round {round}");
+            // The copy of Q has room.
+            let has_measured = counts.contains_key("cuMemcpyHtoDAsync_v2");
+            assert_eq!(has_measured, round == 0, "{}", shown(&counts));
+        }
+        assert!(measured.is_empty());
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(text.trim(), "");
+        "done".to_string()
+    };
+    let name = "calls::calls_without_memory_for_a_measurement_take_the_plan_of_the_model";
+    assert_eq!(said(name, "whole", act), "done");
+}
+
 /// Threads that ask for one product measure it once.
 #[test]
 fn threads_measure_a_product_once() {

@@ -242,7 +242,7 @@ fn run<T: GemmElement>(
         },
     };
     let wants_sums = r.one_in(2);
-    let softcap = r.one_in(3).then(|| r.one(&[0.5, 5.0, 50.0]));
+    let softcap = r.one_in(3).then(|| r.one(&[0.5, 5.0, 50.0, 1000.0]));
     let features = [width, outer];
     let mut of_heads = AttentionProblem::new(T::TY, 1, [heads, of_keys], [1, 1], features);
     of_heads.sinks = r.one_in(3).then_some(1);

@@ -1625,11 +1625,30 @@ fn copy_plans_of_any_numbers_are_made_or_refused() {
         ["4611686018427387904:1", "4611686018427387904:1"],
         ["(2147483648,4):(5,1)", "(2147483648,4):(7,1)"],
         ["(2,2147483648):(1,2)", "(2,2147483648):(1,4)"],
+        // A stride, or an extent, times another number has no number of 64 bits.
+        ["(2,2):(4611686018427387904,1)", "(2,2):(1,2)"],
+        ["(2,2):(1,2)", "(2,2):(4611686018427387904,1)"],
+        [
+            "(2305843009213693952,2):(2,1)",
+            "(2305843009213693952,2):(1,2305843009213693952)",
+        ],
+        [
+            "(8,8,2):(8,1,4611686018427387904)",
+            "(8,8,2):(1,8,4611686018427387904)",
+        ],
     ];
     let (mut made, mut refused) = (0, 0);
     for [source, destination] in layouts {
         let nest = LoopNest::new(source, destination).expect("one shape");
         for bytes in wild {
+            for most in wild {
+                let Ok(vector) = nest.aligned_vector(bytes, most, [0, 0]) else {
+                    continue;
+                };
+                let width = vector.checked_mul(bytes);
+                let fits = width.is_some_and(|width| width <= most);
+                assert!(vector == 1 || fits, "{vector} of {bytes} in {most}");
+            }
             for addresses in [[0, 0], [256, 1], [3, 5], [u64::MAX, 0], [8, 1 << 63]] {
                 for arch in [Arch::Sm70, Arch::Sm90a] {
                     let mut count = |is_made: bool| if is_made { made += 1 } else { refused += 1 };

@@ -53,7 +53,7 @@ impl fmt::Display for TunedGemm {
 ///
 /// # Errors
 ///
-/// Returns the device's error if the operands of a measurement cannot be allocated, and the errors of the kernels.
+/// Returns the errors of the kernels and of the device, but for that of one without memory for a measurement.
 pub(in crate::gemm) fn tuned<T: GemmElement>(
     measured: &Autotune,
     problem: &GemmProblem,

@@ -219,8 +219,9 @@ impl<'a, T: GemmElement> Scan<'a, T> {
     }
 
     /// Prepares the call as [`prepare`](Scan::prepare) does, with the memory of the caller for the totals of the parts: at least
-    /// [`workspace`](Scan::workspace) bytes at a multiple of 256. Calls of one stream may share the memory, since the work of a
-    /// stream runs in order. A graph that captured the call uses it whenever it runs.
+    /// [`workspace`](Scan::workspace) bytes at a multiple of 256. Calls that one thread gives to one stream may share the memory,
+    /// since they run in that order. Launches that another thread gives to the stream may come between those of one call. A graph
+    /// that captured the call uses it whenever it runs.
     ///
     /// # Errors
     ///

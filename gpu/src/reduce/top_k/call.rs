@@ -279,9 +279,10 @@ impl<'a, T: GemmElement> TopK<'a, T> {
         Ok(bytes.unwrap_or(0) as usize)
     }
 
-    /// Prepares the call as [`prepare`](TopK::prepare) does, with the memory of the caller for the candidates of the parts: at least
-    /// [`workspace`](TopK::workspace) bytes at a multiple of 256. Calls of one stream may share the memory, since the work of a
-    /// stream runs in order. A graph that captured the call uses it whenever it runs.
+    /// Prepares the call as [`prepare`](TopK::prepare) does, with the memory of the caller for the candidates of the parts: at
+    /// least [`workspace`](TopK::workspace) bytes at a multiple of 256. Calls that one thread gives to one stream may share the
+    /// memory, since they run in that order. Launches that another thread gives to the stream may come between those of one call. A
+    /// graph that captured the call uses it whenever it runs.
     ///
     /// # Errors
     ///

@@ -82,7 +82,7 @@ fn draw(r: &mut Random, ty: Ty, [inner, outer]: [i64; 2]) -> AttentionProblem {
         }
     };
     if r.one_in(3) {
-        problem.softcap = Some(r.one(&[0.5, 5.0, 50.0]));
+        problem.softcap = Some(r.one(&[0.5, 5.0, 50.0, 1000.0]));
     }
     if r.one_in(3) {
         problem.scale *= r.one(&[0.1, 3.0]);
@@ -98,6 +98,14 @@ fn draw(r: &mut Random, ty: Ty, [inner, outer]: [i64; 2]) -> AttentionProblem {
             next = strides[mode] * extents[mode].max(1);
         }
         problem.strides[tensor as usize] = strides;
+    }
+    // One tensor for all sequences, or one head for all: no memory holds it twice.
+    if r.one_in(6) {
+        for tensor in [AttentionTensor::Q, AttentionTensor::K, AttentionTensor::V] {
+            if r.one_in(2) {
+                problem.strides[tensor as usize][r.below(2_usize)] = 0;
+            }
+        }
     }
     if r.one_in(2) {
         let [batch, heads, length, _] = problem.extents(AttentionTensor::O);
@@ -779,14 +787,14 @@ impl Expected {
 }
 
 /// The error of a score that is summed in f32: a rounding of the largest partial sum for each instruction and product in it,
-/// that of the powers, and that of the capping function.
+/// that of the powers, and that of the capping function, which is below 1e-3 for every cap.
 fn score_error(problem: &AttentionProblem, largest: f64) -> f64 {
     let largest = if largest.is_finite() {
         largest.abs()
     } else {
         0.0
     };
-    let capping = f64::from(problem.softcap.unwrap_or(0.0)) * 2f64.powi(-20);
+    let capping = (f64::from(problem.softcap.unwrap_or(0.0)) * 2f64.powi(-20)).min(1e-3);
     let rounding = (problem.features[0] as f64 / 4.0 + 4.0) * 2f64.powi(-24);
     largest * rounding + capping + 1e-5
 }

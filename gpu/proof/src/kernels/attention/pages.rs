@@ -196,7 +196,7 @@ fn run<T: GemmElement>(
             right: r.below(10_u32),
         },
     };
-    let softcap = r.one_in(3).then(|| r.one(&[0.5, 5.0, 50.0]));
+    let softcap = r.one_in(3).then(|| r.one(&[0.5, 5.0, 50.0, 1000.0]));
     let mut of_heads = AttentionProblem::new(T::TY, 1, [heads, of_keys], [1, 1], features);
     of_heads.sinks = r.one_in(3).then_some(1);
     let sinks = sinks(r, &of_heads);

@@ -369,7 +369,8 @@ fn law_a_plan_that_the_check_accepts_is_built() {
         let wide = of(&[0, 0, 0, 1]) == 0;
         let vector = |n: i64| if wide { 8 } else { n };
         let operands = AttentionOperands {
-            ty: [Ty::F16, Ty::Bf16][of(&[0, 1]) as usize],
+            ty: [Ty::F16, Ty::Bf16, Ty::B1, Ty::S4]
+                [of(&[0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 2, 3]) as usize],
             features,
             bounded: [of(&[0, 1]) == 1, of(&[0, 1]) == 1],
             softcap: of(&[0, 1]) == 1,
@@ -389,7 +390,9 @@ fn law_a_plan_that_the_check_accepts_is_built() {
         let mut plan = AttentionPlan {
             tile: [
                 rows,
-                of(&[16, 32, 48, 64, 80, 96, 112, 128, 160, 176, 192, 256]),
+                of(&[
+                    1, 8, 15, 16, 32, 48, 64, 80, 96, 112, 128, 160, 176, 192, 256,
+                ]),
             ],
             consumers,
             stages: of(&[2, 2, 2, 3, 4]),
@@ -473,6 +476,10 @@ fn law_a_plan_that_the_check_accepts_is_built() {
         for plan in [plan, suited] {
             let _ = plan.cost(&problem, multiprocessors).to_string();
             let _ = plan.workspace(&problem);
+        }
+        if plan.check(arch).is_ok() {
+            let suited = suited.check(arch).map_err(|error| error.to_string());
+            assert_eq!(suited, Ok(()), "case {i}, {plan} on {arch:?}");
         }
         let of_problem = AttentionOperands::of(&problem, [0; 4]);
         for plan in AttentionPlan::alternatives(&problem, of_problem, arch, multiprocessors) {
