@@ -115,6 +115,13 @@ impl Operands {
         self.vectors[operand as usize]
     }
 
+    /// Whether A and B lie along K, in vectors of more than one element.
+    pub(crate) fn has_words(&self) -> bool {
+        [Operand::A, Operand::B]
+            .iter()
+            .all(|operand| self.major(*operand) == Major::Second && self.vector(*operand) > 1)
+    }
+
     /// Bytes go one by one, or four or more at once: two have no place in a register.
     fn narrow_bytes(&mut self) {
         let bits = i64::from(self.ab.bits());

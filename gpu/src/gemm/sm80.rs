@@ -34,6 +34,9 @@ impl GemmFamily for Ampere {
             // Four warps, each with twice the products of a fragment, and two blocks per multiprocessor. Narrow copies
             // would need too many registers for that.
             _ if operands.wide_halves() => ([128, 128, 32], 4, [2, 2]),
+            // Bytes that lie along M or N, or are read one by one, go through registers: a step has as many as a thread has room for.
+            Ty::S8 if !operands.has_words() => ([64, 64, 64], 3, [2, 4]),
+            Ty::S8 if operands.vectors[..2] != [16, 16] => ([128, 128, 64], 3, [2, 4]),
             // 128 bytes along K, for elements of any size.
             ty => ([128, 128, 1024 / i64::from(ty.bits())], 3, [2, 4]),
         };

@@ -10,16 +10,26 @@ use colex_tensor::{AtThread, Builder, Error, Fragment, Index, Tensor};
 /// The most elements that a thread stores at once.
 const PART: i64 = 32;
 
+/// The most elements that a thread with as many accumulators has in its registers for what it stores at once, and for what it reads of C: the
+/// accumulators leave room for no more.
+const MANY: i64 = 64;
+const OF_MANY: i64 = 16;
+
 /// The most elements of a thread for which it loads what the epilogue reads before it multiplies: the registers of all tensors hold few then.
 pub(crate) const MOST_EARLY: i64 = 8;
 
 /// The number of elements that a thread stores at once: whole modes of its accumulators, and the part of the next mode
 /// that fits.
-fn part(acc: &Fragment) -> i64 {
+fn part(acc: &Fragment, reads_c: bool) -> i64 {
+    let most = match (acc.layout().size(), reads_c) {
+        (..MANY, _) | (MANY, false) => PART,
+        (_, false) | (MANY, true) => OF_MANY,
+        (_, true) => OF_MANY / 2,
+    };
     let mut part = 1;
     for leaf in acc.layout().leaves() {
         let extent = leaf.extent.value();
-        let fitting = (1..=extent.min(PART / part))
+        let fitting = (1..=extent.min(most / part))
             .rev()
             .find(|n| extent % n == 0);
         part *= fitting.unwrap_or(1);
@@ -93,7 +103,7 @@ impl Direct {
     ) {
         // A few elements at a time, so that the old and the new elements of C are live only briefly.
         let all = &acc[0];
-        let part = part(all);
+        let part = part(all, plan.operands.beta);
         let parts = all.layout().size() / part;
         let by_part = Layout::new((part, parts), (1, part));
         let by_part = by_part.expect("positive extents make a layout");

@@ -276,22 +276,19 @@ impl ListedPlan {
         let plan = &self.0;
         // A plan of one consumer begins with 255 registers.
         let product = Sample::new(plan.build(Arch::Sm90a)?.kernel, 255);
-        // Where A or B do not run along K, or their rows are short of a vector, Ampere's kernel reads numbers one by one, and ptxas is
-        // known to spill.
-        let is_along_k = plan.operands.majors[..2] == [Major::Second; 2];
-        let has_vectors = plan.operands.vectors[..2].iter().all(|n| *n > 1);
-        let product = match plan.method {
-            GemmMethod::Ampere if !(is_along_k && has_vectors) => product.spilling(0),
-            // That of 128 by 256 for a C of 32 bits with M fastest spills too.
-            GemmMethod::Hopper
-                if plan.operands.c.bits() == 32 && plan.operands.majors[2] == Major::First =>
-            {
-                product.spilling(0)
-            }
-            _ => product,
+        // What ptxas spills of few kernels, in bytes: where tiles are transposed in shared memory and C is read, and where threads load A and
+        // B or C has no whole vectors.
+        let transposes = plan.operands.ab.bits() != 16
+            && plan.operands.majors[..2] != [Major::Second; 2];
+        let spilled = match plan.method {
+            GemmMethod::Hopper if plan.operands.beta && transposes => 224,
+            GemmMethod::Hopper if plan.gather || plan.operands.vectors[2] == 1 => 16,
+            GemmMethod::Ampere => 8,
+            _ => 0,
         };
+        let product = product.spilling(spilled);
         let sum = plan.build_sum(Arch::Sm90a)?;
-        let sum = sum.map(|sum| Sample::new(sum.kernel, 96));
+        let sum = sum.map(|sum| Sample::new(sum.kernel, 128));
         Ok([product].into_iter().chain(sum).collect())
     }
 }
