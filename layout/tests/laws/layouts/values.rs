@@ -218,7 +218,7 @@ fn every_arity() {
                 assert_eq!(array[..].into_int_tuple(), Ok(expected.clone()));
                 assert_eq!(array.to_vec().into_int_tuple(), Ok(expected.clone()));
                 assert_eq!((&array.to_vec()).into_int_tuple(), Ok(expected.clone()));
-                let tiler = Tiler::from(&expected);
+                let tiler = Tiler::try_from(&expected).expect("a small tuple");
                 assert_eq!(($($value,)*).into_tiler(), Ok(tiler.clone()));
                 assert_eq!(array.into_tiler(), Ok(tiler.clone()));
                 assert_eq!((&array).into_tiler(), Ok(tiler.clone()));
