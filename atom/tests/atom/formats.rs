@@ -200,9 +200,10 @@ fn law_integers_are_read_as_their_numbers() {
     for ty in Ty::ALL.into_iter().filter(|ty| ty.is_integer()) {
         let bits = ty.bits();
         let is_signed = matches!(ty, Ty::S64 | Ty::S32 | Ty::S16 | Ty::S8 | Ty::S4);
-        let (least, greatest) = match is_signed {
-            true => (-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1),
-            false => (0, (1_i128 << bits) - 1),
+        let (least, greatest) = if is_signed {
+            (-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1)
+        } else {
+            (0, (1_i128 << bits) - 1)
         };
         for number in [
             least,

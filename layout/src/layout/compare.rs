@@ -251,9 +251,12 @@ impl Layout {
 /// multiples of integer and of XOR strides may end at different indices; then some later sum carries, and the functions
 /// differ.
 fn of_one_zero(layout: &Layout) -> Flat {
-    let zero = |leaf: &LeafMode| match leaf.stride.is_zero() {
-        true => LeafMode::new(leaf.extent, Stride::constant(0)),
-        false => *leaf,
+    let zero = |leaf: &LeafMode| {
+        if leaf.stride.is_zero() {
+            LeafMode::new(leaf.extent, Stride::constant(0))
+        } else {
+            *leaf
+        }
     };
     let leaves: Flat = layout.leaves().iter().map(zero).collect();
     coalesced(&leaves, Tail::Drop)

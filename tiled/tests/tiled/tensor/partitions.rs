@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use colex_layout::Layout;
+use colex_layout::{IntTuple, Layout};
 use colex_tiled::{Coordinates, Operand, Partition, Tensor, TiledCopy, TiledMma};
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -34,6 +34,12 @@ fn partitions_that_begin_far_away_are_refused() -> Outcome {
     assert_eq!(
         told(&data.view(), i64::MAX)?,
         "Tensor: 2:1 reaches offset 9223372036854775807, and the data has 8 elements"
+    );
+    let start = (0..20_000).fold(IntTuple::from(1), |inner, _| IntTuple::concat([&inner]));
+    let deep = Partition { start, ..at(0)? };
+    assert_eq!(
+        deep.at(1).unwrap_err().to_string(),
+        "Partition: a start of 20000 nested parentheses: it can have at most 64"
     );
     let error = data.partition_mut(&at(i64::MIN)?).unwrap_err();
     assert_eq!(
