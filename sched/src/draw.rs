@@ -1,6 +1,6 @@
 //! Pictures of schedules: cell = tile, label = block, colour = wave.
 
-use crate::number::error::{Error, at_least};
+use crate::number::error::{Error, at_least, ceil_div};
 use crate::order::grouped::{GroupTile, Grouped};
 use crate::order::raster::Raster;
 use crate::pipeline::{Durations, Pipeline, Span, timeline};
@@ -41,7 +41,7 @@ impl Raster {
             drawn(extent, |m, n| cell(l, m, n)).map(|grid| captioned(grid, extent, l, self.name()))
         };
         let grids = (0..extent.k).map(plane).collect::<Result<Vec<_>, _>>()?;
-        let waves = (self.slots().len() as i64 + workers - 1) / workers;
+        let waves = ceil_div(self.slots().len() as i64, workers);
         let legend = (0..waves.min(8)).map(|wave| (Fill::pastel(wave), legend_of(wave, waves)));
         let title = format!(
             "{}: the place of each tile in the launch order",

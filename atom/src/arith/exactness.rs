@@ -90,7 +90,7 @@ fn same(x: Value, y: Value) -> bool {
         }
     };
     match (x, y) {
-        (Value::Int(x), Value::Int(y)) => x == y,
+        (Value::Int(_) | Value::Large(_), Value::Int(_) | Value::Large(_)) => x == y,
         _ => x.parts().map(bits) == y.parts().map(bits),
     }
 }

@@ -125,7 +125,7 @@ fn with_widths(name: &str) -> String {
 /// The width of a vector or half-precision type of CUDA, or of a complex number.
 fn vector_bits(name: &str) -> Option<i64> {
     if let Some(part) = name.strip_prefix("complex<") {
-        return type_bits(part.strip_suffix('>')?).map(|bits| 2 * bits);
+        return type_bits(part.strip_suffix('>')?).and_then(|bits| bits.checked_mul(2));
     }
     let name = name.trim_start_matches("__").trim_start_matches("nv_");
     let count = name.chars().next_back()?.to_digit(10);

@@ -20,6 +20,10 @@ pub(crate) enum TmaError {
                  the majorness of shared memory does not match the tensor's"
     )]
     Major { mode: String, stride: i64 },
+    #[error(
+        "the mode {mode} of the tensor has stride {stride}: a tensor map walks every mode towards higher addresses"
+    )]
+    Backwards { mode: String, stride: i64 },
     #[error("a box over {box_layout} needs more than five dimensions")]
     Rank { box_layout: String },
     #[error(
@@ -42,6 +46,10 @@ pub(crate) enum TmaError {
         "a row of the box has {bytes} bytes, fewer than the {span} of its swizzle: its rows would lie {span} apart"
     )]
     Short { bytes: i64, span: i64 },
+    #[error(
+        "the box has {bytes} bytes, more than the {most} that a barrier can count and shared memory can hold"
+    )]
+    Large { bytes: i64, most: i64 },
     #[error("dimension {dimension} has an element stride of {stride}, not 1 to 8")]
     ElementStride { dimension: usize, stride: i64 },
     #[error(

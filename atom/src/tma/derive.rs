@@ -177,11 +177,13 @@ fn takes(pieces: &[Piece], mode: &Basis) -> bool {
 /// Pieces that follow each other in the tensor become one dimension, up to the 256 elements that a box can have.
 ///
 /// CuTe joins them by their strides alone; here the inner one must also be the whole of its mode, so that no padding
-/// between the modes is taken for elements.
+/// between the modes is taken for elements. Modes of stride 0 stay apart: no dimension has the same element at several
+/// coordinates and another mode behind it.
 pub(super) fn joined_to_256(pieces: &[Piece], global: &Layout) -> Result<Vec<Dimension>, Error> {
     let mut dimensions: Vec<Dimension> = Vec::new();
     for piece in pieces {
         if let Some(last) = dimensions.last_mut()
+            && piece.stride != 0
             && last.extent().checked_mul(last.modes[0].stride) == Some(piece.stride)
             && last.extent().saturating_mul(piece.extent) <= 256
             && piece.step() == 1
@@ -203,15 +205,18 @@ pub(super) fn absent(global: &Layout, pieces: &[Piece]) -> Result<Vec<Dimension>
     let mut rest = Vec::new();
     let identity = Layout::identity(global.shape())?;
     for (leaf, coordinate) in global.leaves().iter().zip(identity.leaves()) {
-        let (Stride::Basis(mode), Stride::Int(stride)) = (coordinate.stride, leaf.stride) else {
+        let (Stride::Basis(mode), Stride::Int(_)) = (coordinate.stride, leaf.stride) else {
             continue;
         };
-        let is_there = pieces.iter().any(|piece| piece.mode.is_parallel(&mode));
-        if !is_there && leaf.extent.value() != 1 && stride.value() != 0 {
+        if pieces.iter().any(|piece| piece.mode.is_parallel(&mode)) {
+            continue;
+        }
+        let stride = stride_at(global, &mode)?;
+        if stride != 0 {
             let piece = Piece {
                 extent: 1,
                 mode,
-                stride: stride.value(),
+                stride,
             };
             rest.push(Dimension { modes: vec![piece] });
         }
@@ -220,18 +225,20 @@ pub(super) fn absent(global: &Layout, pieces: &[Piece]) -> Result<Vec<Dimension>
 }
 
 /// The pieces of a dimension that are longer than one step must follow each other at its stride. The stride of a mode of one
-/// element is that of no step.
+/// element is that of no step, so nothing follows it in its dimension, nor does anything follow a mode of stride 0.
 pub(super) fn progression(
     index: usize,
     dimension: &Dimension,
     global: &Layout,
 ) -> Result<(), Error> {
+    let is_joined = dimension.modes.len() > 1;
     let mut next = Some(dimension.stride());
     for piece in dimension.modes.iter().filter(|piece| piece.extent > 1) {
-        if extent_at(global, &piece.mode)? == 1 {
+        if !is_joined && extent_at(global, &piece.mode)? == 1 {
             continue;
         }
-        if Some(piece.stride) != next || piece.step() != 1 && dimension.modes.len() > 1 {
+        let is_still = is_joined && piece.stride == 0;
+        if is_still || Some(piece.stride) != next || piece.step() != 1 && is_joined {
             let modes: Vec<String> = dimension
                 .modes
                 .iter()
@@ -260,8 +267,8 @@ pub(super) fn cut(extents: &mut [i64], blocks: i64) -> Result<(), Error> {
         if rest > 1 && *extent % rest != 0 && rest % *extent != 0 || rest < 1 {
             return Err(refused().into());
         }
-        let next = (rest + *extent - 1) / *extent;
-        *extent = (*extent + rest - 1) / rest;
+        let next = ceil_div(rest, *extent);
+        *extent = ceil_div(*extent, rest);
         rest = next;
     }
     if rest == 1 {
@@ -269,6 +276,11 @@ pub(super) fn cut(extents: &mut [i64], blocks: i64) -> Result<(), Error> {
     } else {
         Err(refused().into())
     }
+}
+
+/// The quotient of two numbers above 0, rounded up.
+fn ceil_div(a: i64, b: i64) -> i64 {
+    a / b + i64::from(a % b != 0)
 }
 
 /// How many steps of the dimension one step of the mode is.
@@ -286,12 +298,21 @@ pub(super) fn extent_at(global: &Layout, mode: &Basis) -> Result<i64, Error> {
     Ok(global.get(&path)?.size())
 }
 
-/// The stride of the mode that a basis vector names.
+/// The stride of the mode that a basis vector names; 0 if the mode has one element, from which no step leads.
+///
+/// The map walks forwards along each dimension, so a negative stride is refused.
 pub(super) fn stride_at(global: &Layout, mode: &Basis) -> Result<i64, Error> {
     let path: Vec<usize> = mode.path().collect();
+    let text = || format!("{mode:#}");
     let mode = global.get(&path)?;
     match mode.leaves() {
         [leaf] => match leaf.stride {
+            Stride::Int(_) if leaf.extent.value() == 1 => Ok(0),
+            Stride::Int(stride) if stride.value() < 0 => Err(TmaError::Backwards {
+                mode: text(),
+                stride: stride.value(),
+            }
+            .into()),
             Stride::Int(stride) => Ok(stride.value()),
             _ => Err(TmaError::Element {
                 text: format!("a layout without integer strides, {global}"),

@@ -7,6 +7,7 @@
 
 use super::im2col::PixelBox;
 use super::map::TensorMap;
+use crate::copy::MAX_TRANSACTION_BYTES;
 use crate::error::{Error, TmaError};
 
 /// What a bound, an address or a coordinate of TMA is a multiple of, in bytes.
@@ -42,8 +43,9 @@ impl TensorMap {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`check`](Self::check), and an error if there are not as many as dimensions, if the
-    /// innermost is not a multiple of 16 bytes, and an error if the map is one for `im2col`.
+    /// Returns the errors of [`check`](Self::check), and an error for a box of more than
+    /// [`MAX_TRANSACTION_BYTES`](crate::MAX_TRANSACTION_BYTES), if there are not as many coordinates as dimensions, if
+    /// the innermost is not a multiple of 16 bytes, and an error if the map is one for `im2col`.
     pub fn loaded(&self, coordinates: &[i64]) -> Result<Vec<BoxElement>, Error> {
         self.check_mode(false)?;
         self.check_coordinates(coordinates)?;
@@ -113,6 +115,13 @@ impl TensorMap {
 
     fn check_coordinates(&self, coordinates: &[i64]) -> Result<(), Error> {
         self.check()?;
+        if self.box_bytes() > MAX_TRANSACTION_BYTES {
+            return Err(TmaError::Large {
+                bytes: self.box_bytes(),
+                most: MAX_TRANSACTION_BYTES,
+            }
+            .into());
+        }
         if coordinates.len() != self.rank() {
             return Err(TmaError::Coordinates {
                 expected: self.rank(),

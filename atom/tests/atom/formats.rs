@@ -192,3 +192,43 @@ fn tf32_ignores_its_low_bits() {
     );
     assert_eq!(Value::decode(Ty::Tf32, &[0x3f80_1fff]), Value::Real(1.0));
 }
+
+/// Both ends of every integer type, and the numbers beside zero, are read as themselves and written back.
+#[test]
+fn law_integers_are_read_as_their_numbers() {
+    let mut cases = 0;
+    for ty in Ty::ALL.into_iter().filter(|ty| ty.is_integer()) {
+        let bits = ty.bits();
+        let is_signed = matches!(ty, Ty::S64 | Ty::S32 | Ty::S16 | Ty::S8 | Ty::S4);
+        let (least, greatest) = if is_signed {
+            (-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1)
+        } else {
+            (0, (1_i128 << bits) - 1)
+        };
+        for number in [
+            least,
+            least + 1,
+            0,
+            1,
+            greatest / 2,
+            greatest / 2 + 1,
+            greatest,
+        ] {
+            let pattern = (number as u64) & (u64::MAX >> (64 - bits));
+            let value = Value::decode(ty, &[pattern]);
+            assert_eq!(value.real(), number as f64, "{number} of {ty}");
+            assert_eq!(value.to_string(), number.to_string(), "{number} of {ty}");
+            assert_eq!(i128::from(value.int()), number.min(i64::MAX.into()));
+            assert_eq!(value.encode(ty), [pattern, 0, 0], "{number} of {ty}");
+            cases += 1;
+        }
+        // The greatest power of two of the type, as a real.
+        let power = (greatest as u128 + 1) >> 1;
+        assert_eq!(
+            Value::Real(power as f64).encode(ty)[0],
+            u64::try_from(power).unwrap(),
+            "{ty}"
+        );
+    }
+    println!("law number.integers: {cases} cases");
+}

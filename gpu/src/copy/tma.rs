@@ -340,7 +340,7 @@ impl Within {
         let threads = parts(&tile, &[&[1, 1], &[0, 0], &[1, 3], &[0, 1]])?;
         let values = parts(&tile, &[&[1, 0], &[1, 2]])?;
         let tv = Layout::concat([&threads, &values])?;
-        let tiler = Tiler::from(&tile.shape().product_each()?);
+        let tiler = Tiler::try_from(&tile.shape().product_each()?)?;
         let atom = |name: &str| colex_atom::copy(name).map_err(Error::from);
         let copy = |name: &str| {
             Ok::<_, Error>(TiledCopy::from_tv(
@@ -364,7 +364,7 @@ impl Within {
     fn by_micro_tiles(k: &mut Builder, squares: Squares) -> Result<Within, Error> {
         let tile = Layout::column_major(((4, 8), (4, 8, squares.0[1])))?.to_static();
         let threads = parts(&tile, &[&[0, 1], &[1, 1], &[1, 2]])?;
-        let tiler = Tiler::from(&tile.shape().product_each()?);
+        let tiler = Tiler::try_from(&tile.shape().product_each()?)?;
         let copy = |values: &Layout| {
             let tv = Layout::concat([&threads, values])?;
             Ok::<_, Error>(TiledCopy::from_tv(universal(128), 32, tv, tiler.clone())?)

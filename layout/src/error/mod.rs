@@ -204,8 +204,12 @@ pub(crate) enum ErrorKind {
         of: Box<str>,
         bound: u64,
     },
-    #[error("a layout nests {depth} parentheses deep, and the bound is {bound}")]
-    Deep { depth: usize, bound: usize },
+    #[error("a {what} nests {depth} parentheses deep, and the bound is {bound}")]
+    Deep {
+        what: &'static str,
+        depth: usize,
+        bound: usize,
+    },
     #[error("{operation} of {of} has {count} elements, and its bound is {bound}")]
     TooMany {
         operation: &'static str,

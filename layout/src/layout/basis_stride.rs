@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::layout::{LayoutView, LeafMode};
 use crate::tuple::int::{add, mul};
-use crate::tuple::{Tuple, TupleBuilder, View};
+use crate::tuple::{Tuple, TupleBuilder};
 use crate::{Basis, Error, Int, IntTuple, IntoIntTuple, Layout, Stride};
 
 /// A coordinate while it is summed: the value at each path, ordered by path.
@@ -304,28 +304,31 @@ impl Tuple<Int> {
     #[doc(alias = "make_basis_like")]
     pub fn basis_like(&self) -> Result<Tuple<Stride>, Error> {
         let mut strides: SmallVec<[Stride; 12]> = SmallVec::new();
-        bases(self.view(), &mut SmallVec::new(), &mut strides)?;
+        // The mode of each open tuple, and the modes that follow it.
+        let mut path: SmallVec<[usize; 16]> = SmallVec::new();
+        let mut left: SmallVec<[usize; 16]> = SmallVec::new();
+        for &node in self.view().nodes() {
+            if node > 1 {
+                path.push(0);
+                left.push(node as usize - 2);
+                continue;
+            }
+            if node == 0 {
+                strides.push(if path.is_empty() {
+                    Stride::constant(1)
+                } else {
+                    Stride::Basis(Basis::new(Int::Static(1), &path)?)
+                });
+            }
+            while let Some(0) = left.last() {
+                left.pop();
+                path.pop();
+            }
+            if let (Some(mode), Some(left)) = (path.last_mut(), left.last_mut()) {
+                *mode += 1;
+                *left -= 1;
+            }
+        }
         Ok(self.with_leaves(&strides))
     }
-}
-
-fn bases(
-    shape: View<'_, Int>,
-    path: &mut SmallVec<[usize; 6]>,
-    out: &mut SmallVec<[Stride; 12]>,
-) -> Result<(), Error> {
-    if shape.is_leaf() {
-        out.push(if path.is_empty() {
-            Stride::constant(1)
-        } else {
-            Stride::Basis(Basis::new(Int::Static(1), path)?)
-        });
-        return Ok(());
-    }
-    for (i, mode) in shape.modes().enumerate() {
-        path.push(i);
-        bases(mode, path, out)?;
-        path.pop();
-    }
-    Ok(())
 }

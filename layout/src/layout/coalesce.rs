@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use crate::layout::{LayoutView, LeafMode};
 use crate::tuple::int_tuple::rank_error;
+use crate::tuple::walk::check_depth;
 use crate::tuple::{Tuple, TupleBuilder, View};
 use crate::{Error, Int, IntTuple, IntoIntTuple, Layout, Stride};
 
@@ -22,7 +23,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// `..` gives a layout without an error. A tuple gives an error if it has more modes than the layout at any level.
+    /// `..` gives a layout without an error. A tuple gives an error if it has more modes than the layout at any level,
+    /// or nests deeper than 64 parentheses.
     ///
     /// # Example
     ///
@@ -89,6 +91,7 @@ impl Layout {
         profile: &IntTuple,
         f: impl Fn(&Self) -> Self + Copy,
     ) -> Result<Self, Error> {
+        check_depth("profile", profile)?;
         let mismatch = || {
             rank_error(
                 operation,

@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 
 use crate::layout::LeafMode;
 use crate::tuple::int_tuple::{product, rank_error};
+use crate::tuple::walk::side_by_side;
 use crate::tuple::{Tuple, View};
 use crate::{Error, Int, IntTuple, IntoIntTuple, Layout, Stride};
 
@@ -263,17 +264,16 @@ fn start_strides(
     starts: &Starts,
     out: &mut SmallVec<[Stride; 12]>,
 ) -> Result<(), Error> {
-    if let Some(o) = order.as_leaf() {
+    side_by_side(shape, order, |shape, order| {
+        let Some(o) = order.as_leaf() else {
+            return Ok(true);
+        };
         let mut current = starts.at(o);
-        return shape.leaves().iter().try_for_each(|&s| {
+        for &s in shape.split_first().0.leaves() {
             out.push(advance(s, &mut current)?);
-            Ok(())
-        });
-    }
-    shape
-        .modes()
-        .zip(order.modes())
-        .try_for_each(|(s, o)| start_strides(s, o, starts, out))
+        }
+        Ok(false)
+    })
 }
 
 impl Tuple<Int> {

@@ -2,11 +2,13 @@
 
 use core::cmp::Ordering;
 
-use smallvec::SmallVec;
-
+use crate::layout::LeafMode;
+use crate::layout::coalesce::{Flat, Tail, coalesced};
+use crate::tuple::int::bit_length;
 use crate::tuple::int_tuple::{IntView, product, rank_error};
+use crate::tuple::walk::{compare, side_by_side};
 use crate::tuple::{Leaf, Tuple, View};
-use crate::{Error, Int, IntTuple, Layout};
+use crate::{Error, Int, IntTuple, Layout, Stride};
 
 impl Tuple<Int> {
     /// Returns the lexicographic order: the first differing mode decides; a shorter tuple is less than its
@@ -32,7 +34,7 @@ impl Tuple<Int> {
     #[doc(alias = "lex_gtr")]
     #[doc(alias = "lex_geq")]
     pub fn lex_cmp(&self, other: &Self) -> Result<Ordering, Error> {
-        compare(self.view(), other.view(), false).ok_or_else(|| {
+        compare(self.view(), other.view()).ok_or_else(|| {
             rank_error(
                 "lex_cmp",
                 self,
@@ -52,7 +54,7 @@ impl Tuple<Int> {
     #[doc(alias = "colex_gtr")]
     #[doc(alias = "colex_geq")]
     pub fn colex_cmp(&self, other: &Self) -> Result<Ordering, Error> {
-        compare(self.view(), other.view(), true).ok_or_else(|| {
+        compare_from_back(self.view(), other.view()).ok_or_else(|| {
             rank_error(
                 "colex_cmp",
                 self,
@@ -117,60 +119,43 @@ impl Tuple<Int> {
     }
 }
 
-fn compare(a: IntView<'_>, b: IntView<'_>, from_back: bool) -> Option<Ordering> {
-    match (a.as_leaf(), b.as_leaf()) {
-        (Some(x), Some(y)) => return Some(x.cmp(&y)),
-        (None, None) => {}
-        _ => return None,
-    }
-    for (x, y) in in_order(a, from_back)
-        .into_iter()
-        .zip(in_order(b, from_back))
-    {
-        let order = compare(x, y, from_back)?;
-        if order != Ordering::Equal {
-            return Some(order);
-        }
-    }
-    Some(a.rank().cmp(&b.rank()))
-}
-
-/// The modes from the front or from the back.
-fn in_order(view: IntView<'_>, from_back: bool) -> SmallVec<[IntView<'_>; 4]> {
-    let mut modes: SmallVec<[_; 4]> = view.modes().collect();
-    if from_back {
-        modes.reverse();
-    }
-    modes
+/// The colexicographic order: that of the mirrored tuples.
+fn compare_from_back(a: IntView<'_>, b: IntView<'_>) -> Option<Ordering> {
+    compare(a.mirrored().view(), b.mirrored().view())
 }
 
 fn elem_less(a: IntView<'_>, b: IntView<'_>) -> Option<bool> {
-    match (a.as_leaf(), b.as_leaf()) {
-        (Some(x), Some(y)) => return Some(x < y),
-        (None, None) => {}
-        _ => return None,
-    }
-    let mut all = a.rank() <= b.rank();
-    for (x, y) in a.modes().zip(b.modes()) {
-        all &= elem_less(x, y)?;
-    }
-    Some(all)
+    let mut all = true;
+    let walked = side_by_side(a, b, |x, y| match (x.as_leaf(), y.as_leaf()) {
+        (Some(m), Some(n)) => {
+            all &= m < n;
+            Ok(false)
+        }
+        (None, None) => {
+            all &= x.rank() <= y.rank();
+            Ok(true)
+        }
+        _ => Err(()),
+    });
+    walked.ok().map(|()| all)
 }
 
 fn weakly_congruent<U: Copy>(a: IntView<'_>, b: View<'_, U>) -> bool {
-    a.is_leaf()
-        || (!b.is_leaf()
-            && a.rank() == b.rank()
-            && a.modes()
-                .zip(b.modes())
-                .all(|(x, y)| weakly_congruent(x, y)))
+    let walked = side_by_side(a, b, |x, y| match () {
+        () if x.is_leaf() => Ok(false),
+        () if y.is_leaf() || x.rank() != y.rank() => Err(()),
+        () => Ok(true),
+    });
+    walked.is_ok()
 }
 
 fn compatible(a: IntView<'_>, b: IntView<'_>) -> bool {
-    if let Some(n) = a.as_leaf() {
-        return product(b).is_ok_and(|size| size == n);
-    }
-    !b.is_leaf() && a.rank() == b.rank() && a.modes().zip(b.modes()).all(|(x, y)| compatible(x, y))
+    let walked = side_by_side(a, b, |x, y| match x.as_leaf() {
+        Some(n) if product(y.split_first().0).is_ok_and(|size| size == n) => Ok(false),
+        None if !y.is_leaf() && x.rank() == y.rank() => Ok(true),
+        _ => Err(()),
+    });
+    walked.is_ok()
 }
 
 impl Layout {
@@ -184,6 +169,32 @@ impl Layout {
     #[must_use]
     pub fn is_congruent(&self, other: &Self) -> bool {
         self.0.is_congruent(&other.0)
+    }
+
+    /// Returns whether both give the same offset at every index: equality as functions of `0..size`.
+    ///
+    /// Compares their coalesced forms, so no enumeration is needed. Integer and XOR strides may give the same offsets:
+    /// where no addition carries, it is an exclusive or.
+    ///
+    /// Law `is_same_function` (`a.table() == b.table()`).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use colex_layout::Layout;
+    /// let same = |a: &str, b: &str| Ok::<_, colex_layout::Error>(a.parse::<Layout>()?.is_same_function(&b.parse()?));
+    /// assert!(same("(2,(1,6)):(1,(6,2))", "12:1")?);
+    /// assert!(same("(4,2):(1,8)", "(4,2):(^1,^8)")?);
+    /// assert!(!same("4:3", "4:^3")?); // 3 + 6 is 9, and 3 xor 6 is 5
+    /// # Ok::<(), colex_layout::Error>(())
+    /// ```
+    #[must_use]
+    pub fn is_same_function(&self, other: &Self) -> bool {
+        let [a, b] = [self, other].map(of_one_zero);
+        let mut bits = 0;
+        self.size() == other.size()
+            && a.len() == b.len()
+            && a.iter().zip(&b).all(|(x, y)| is_same_mode(x, y, &mut bits))
     }
 
     /// Returns whether every offset in `0..cosize` is reached. Negative and non-integer strides never are onto.
@@ -230,14 +241,50 @@ impl Layout {
     pub fn is_contiguous(&self) -> bool {
         let flat = self.coalesced();
         flat.size() == 1
-            || flat.is_leaf() && matches!(flat.leaves()[0].stride, crate::Stride::Int(d) if d.is(1))
+            || flat.is_leaf() && matches!(flat.leaves()[0].stride, Stride::Int(d) if d.is(1))
     }
+}
+
+/// The coalesced leaves with one kind of zero, by which the modes of two equal functions are equally many and as long.
+///
+/// Of the first mode, the extent is where the multiples of its stride end, or the second mode would have joined it. The
+/// multiples of integer and of XOR strides may end at different indices; then some later sum carries, and the functions
+/// differ.
+fn of_one_zero(layout: &Layout) -> Flat {
+    let zero = |leaf: &LeafMode| {
+        if leaf.stride.is_zero() {
+            LeafMode::new(leaf.extent, Stride::constant(0))
+        } else {
+            *leaf
+        }
+    };
+    let leaves: Flat = layout.leaves().iter().map(zero).collect();
+    coalesced(&leaves, Tail::Drop)
+}
+
+/// Whether two modes have the same value at every coordinate. `bits` are those that earlier modes use where one layout
+/// adds and the other one does not, so that nothing may carry.
+fn is_same_mode(a: &LeafMode, b: &LeafMode, bits: &mut i128) -> bool {
+    let d = match (a.stride, b.stride) {
+        (Stride::Int(d), Stride::Xor(e)) | (Stride::Xor(e), Stride::Int(d)) if d == e => d,
+        _ => return a == b,
+    };
+    let d = i128::from(d.value());
+    // The powers of two among the coordinates, and those sums of two of them.
+    let shifts = (0..bit_length(a.size())).map(|k| d << k);
+    let own = shifts.fold(0, |all, bits| all | bits);
+    let is_free = (1..63)
+        .take_while(|k| 1 + (1_i64 << k) < a.size())
+        .all(|k| d & (d << k) == 0);
+    let is_apart = *bits & own == 0;
+    *bits |= own;
+    a.extent == b.extent && is_free && is_apart
 }
 
 /// Shapes are compared by their values.
 impl PartialOrd for IntTuple {
     /// The colexicographic order where both nest alike.
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        compare(self.view(), other.view(), true)
+        compare_from_back(self.view(), other.view())
     }
 }

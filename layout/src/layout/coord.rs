@@ -1,6 +1,7 @@
 //! Coordinates: one index, one number per mode, or one number per leaf, and the maps between them and to offsets.
 
 use alloc::vec::Vec;
+use core::convert::Infallible;
 
 use smallvec::SmallVec;
 
@@ -8,6 +9,7 @@ use crate::error::ErrorKind;
 use crate::layout::LeafMode;
 use crate::tuple::int::{add, mul};
 use crate::tuple::int_tuple::{product, rank_error};
+use crate::tuple::walk::{check_depth, side_by_side};
 use crate::tuple::{Tuple, View};
 use crate::{Error, Int, IntTuple, IntoIntTuple, Layout, Stride};
 
@@ -333,10 +335,15 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the ranks of the coordinate and the two shapes differ, or if [`Tuple::coord`] returns one.
+    /// Returns an error if the ranks of the coordinate and the two shapes differ, if all three nest deeper than 64
+    /// parentheses, or if [`Tuple::coord`] returns one.
     #[doc(alias = "crd2crd")]
     pub fn coord_in(&self, coord: impl IntoPoint, target: &Self) -> Result<Self, Error> {
         let (coord, bounds) = coord.into_point()?;
+        // The walk ends at the first value of any of the three.
+        check_depth("tuple", &coord)
+            .or_else(|_| check_depth("tuple", self))
+            .or_else(|_| check_depth("tuple", target))?;
         self.coord_within(coord, target, bounds)
     }
 
@@ -401,42 +408,43 @@ enum CoordMisfit {
 }
 
 fn fits(shape: View<'_, Int>, coord: View<'_, Int>, bounds: Bounds) -> Result<(), CoordMisfit> {
-    if let Some(c) = coord.as_leaf() {
-        let size = product(shape).map_err(CoordMisfit::Size)?.value();
-        let within = (0..size).contains(&c.value()) || bounds == Bounds::Open;
-        return if within {
-            Ok(())
-        } else {
-            Err(CoordMisfit::Beyond {
-                coord: c.value(),
-                size,
-            })
-        };
-    }
-    if shape.is_leaf() || shape.rank() != coord.rank() {
-        return Err(CoordMisfit::Nesting);
-    }
-    shape
-        .modes()
-        .zip(coord.modes())
-        .try_for_each(|(s, c)| fits(s, c, bounds))
+    side_by_side(shape, coord, |shape, coord| {
+        if let Some(c) = coord.as_leaf() {
+            let size = product(shape.split_first().0)
+                .map_err(CoordMisfit::Size)?
+                .value();
+            let within = (0..size).contains(&c.value()) || bounds == Bounds::Open;
+            return if within {
+                Ok(false)
+            } else {
+                Err(CoordMisfit::Beyond {
+                    coord: c.value(),
+                    size,
+                })
+            };
+        }
+        if shape.is_leaf() || shape.rank() != coord.rank() {
+            return Err(CoordMisfit::Nesting);
+        }
+        Ok(true)
+    })
 }
 
+/// Appends the digits of a coordinate that [`fits`].
 fn split(shape: View<'_, Int>, coord: View<'_, Int>, out: &mut Digits) {
-    if let Some(c) = coord.as_leaf() {
-        let Some((_, before)) = shape.leaves().split_last() else {
-            return;
+    let walked = side_by_side(shape, coord, |shape, coord| {
+        let Some(c) = coord.as_leaf() else {
+            return Ok::<_, Infallible>(true);
         };
-        let mut rest = c.value();
-        for s in before {
-            out.push(rest % s.value());
-            rest /= s.value();
+        if let Some((_, before)) = shape.split_first().0.leaves().split_last() {
+            let mut rest = c.value();
+            for s in before {
+                out.push(rest % s.value());
+                rest /= s.value();
+            }
+            out.push(rest);
         }
-        out.push(rest);
-    } else {
-        shape
-            .modes()
-            .zip(coord.modes())
-            .for_each(|(s, c)| split(s, c, out));
-    }
+        Ok(false)
+    });
+    walked.unwrap_or_else(|never| match never {});
 }

@@ -246,13 +246,13 @@ impl IntoTiler for &Layout {
 
 impl IntoTiler for IntTuple {
     fn into_tiler(self) -> Result<Tiler, Error> {
-        Ok((&self).into())
+        Tiler::try_from(&self)
     }
 }
 
 impl IntoTiler for &IntTuple {
     fn into_tiler(self) -> Result<Tiler, Error> {
-        Ok(self.into())
+        self.try_into()
     }
 }
 
@@ -281,7 +281,7 @@ macro_rules! integers {
     ($($int:ty)*) => {$(
         impl IntoTiler for $int {
             fn into_tiler(self) -> Result<Tiler, Error> {
-                Ok((&self.into_int_tuple()?).into())
+                (&self.into_int_tuple()?).try_into()
             }
         }
     )*};

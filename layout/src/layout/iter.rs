@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::error::ErrorKind;
 use crate::layout::coalesce::{Tail, coalesced};
-use crate::tuple::int::mul;
+use crate::tuple::int::{add, bit_length, mul};
 use crate::{Error, Int, IntTuple, Layout, Stride};
 
 /// One mode of the walk.
@@ -60,16 +60,24 @@ impl Layout {
             StepKind::Add
         };
         let flat = coalesced(self.leaves(), Tail::Drop);
-        let mut reach = 0_i64;
+        let [mut least, mut greatest] = [0_i64; 2];
         let mut wheels: SmallVec<[Wheel; 12]> = SmallVec::new();
         for leaf in &flat {
+            // The least and the greatest offset fit, so all do. A step between them may not: the walk wraps around.
             let stride = match leaf.stride {
-                Stride::Xor(d) => d.value(),
-                _ => self.int_stride("offsets", leaf)?.value(),
+                Stride::Xor(d) => {
+                    let greatest_bit = bit_length(leaf.size()).saturating_sub(1);
+                    mul(d.value(), 1 << greatest_bit)?;
+                    d.value()
+                }
+                _ => {
+                    let stride = self.int_stride("offsets", leaf)?.value();
+                    let last = mul(leaf.size() - 1, stride)?;
+                    let end = if last < 0 { &mut least } else { &mut greatest };
+                    *end = add(*end, last)?;
+                    stride
+                }
             };
-            // Every partial sum of steps must fit, so that the walk needs no checks.
-            let part = mul(leaf.size(), crate::tuple::int::abs(stride)?)?;
-            reach = crate::tuple::int::add(reach, mul(part, 2)?)?;
             wheels.push(Wheel {
                 extent: leaf.size(),
                 stride,
@@ -109,7 +117,10 @@ impl Offsets {
             let from = wheel.digit;
             wheel.digit = if from + 1 < wheel.extent { from + 1 } else { 0 };
             match self.kind {
-                StepKind::Add => self.offset += wheel.stride * (wheel.digit - from),
+                StepKind::Add => {
+                    let step = wheel.stride.wrapping_mul(wheel.digit - from);
+                    self.offset = self.offset.wrapping_add(step);
+                }
                 StepKind::Xor => self.offset ^= wheel.flip(from, wheel.digit),
             }
             if wheel.digit > 0 {
@@ -125,8 +136,10 @@ impl Offsets {
         let last = from + 1 == self.inner.extent;
         self.inner.digit = if last { 0 } else { from + 1 };
         match self.kind {
-            StepKind::Add if last => self.offset -= self.inner.stride * from,
-            StepKind::Add => self.offset += self.inner.stride,
+            StepKind::Add => {
+                let step = self.inner.stride.wrapping_mul(self.inner.digit - from);
+                self.offset = self.offset.wrapping_add(step);
+            }
             StepKind::Xor => self.offset ^= self.inner.flip(from, self.inner.digit),
         }
         if last {
@@ -164,9 +177,9 @@ impl Iterator for Offsets {
                     let mut offset = self.offset;
                     for _ in 0..run {
                         acc = f(acc, offset);
-                        offset += stride;
+                        offset = offset.wrapping_add(stride);
                     }
-                    self.offset -= stride * from;
+                    self.offset = self.offset.wrapping_sub(stride.wrapping_mul(from));
                 }
                 StepKind::Xor => {
                     let start = self.offset ^ self.inner.flip(from, 0);

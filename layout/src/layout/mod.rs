@@ -19,7 +19,8 @@ use core::fmt;
 
 use crate::error::ErrorKind;
 use crate::tuple::int::{add, mul};
-use crate::tuple::{Leaf, MAX_DEPTH, Tuple, View};
+use crate::tuple::walk::check_depth;
+use crate::tuple::{Leaf, Tuple, View};
 use crate::{Error, Int, IntTuple, IntoIntTuple, IntoStride, Stride};
 
 /// A function from coordinates to offsets, written `shape:stride`.
@@ -121,7 +122,7 @@ impl Layout {
         }
         check_shape(&shape)?;
         check_kinds(stride.leaves())?;
-        check_depth(&shape)?;
+        check_depth("layout", &shape)?;
         let mut strides = stride.leaves().iter();
         Ok(Self(shape.map(|extent| {
             LeafMode::new(
@@ -166,7 +167,7 @@ impl Layout {
     #[inline]
     pub(crate) fn checked(tuple: Tuple<LeafMode>) -> Result<Self, Error> {
         check_leaves(tuple.leaves())?;
-        check_depth(&tuple)?;
+        check_depth("layout", &tuple)?;
         Ok(Self(tuple))
     }
 
@@ -309,28 +310,6 @@ impl Layout {
                 "integer strides",
             )),
         }
-    }
-
-    /// Returns whether both give the same offset at every index: equality as functions of `0..size`.
-    ///
-    /// Compares their coalesced forms, so no enumeration is needed.
-    #[must_use]
-    pub fn is_same_function(&self, other: &Self) -> bool {
-        self.size() == other.size() && self.coalesced() == other.coalesced()
-    }
-}
-
-/// Walks over a layout recurse into its parentheses: a bound on their depth keeps them within the stack.
-fn check_depth<T: Copy>(tuple: &Tuple<T>) -> Result<(), Error> {
-    // Each level of parentheses is a node, so that all ordinary layouts are decided by a count.
-    if tuple.nodes() > MAX_DEPTH && tuple.depth() > MAX_DEPTH {
-        Err(ErrorKind::Deep {
-            depth: tuple.depth(),
-            bound: MAX_DEPTH,
-        }
-        .into())
-    } else {
-        Ok(())
     }
 }
 

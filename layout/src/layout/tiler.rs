@@ -3,7 +3,9 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::{Int, Layout, TilerRef};
+use crate::tuple::View;
+use crate::tuple::walk::check_depth;
+use crate::{Error, Int, Layout, TilerRef};
 
 /// A layout, an integer, `_`, or a tuple of those: the right-hand operand of composition, divide and product.
 ///
@@ -70,13 +72,19 @@ impl<T: Into<Self>, const N: usize> From<[T; N]> for Tiler {
     }
 }
 
-/// A shape is the tiler of its extents.
-impl From<&crate::IntTuple> for Tiler {
-    fn from(shape: &crate::IntTuple) -> Self {
-        match shape.as_leaf() {
-            Some(n) => Self::Int(n),
-            None => Self::Modes(shape.modes().map(|m| Self::from(&m)).collect()),
+/// A shape is the tiler of its extents, unless it nests deeper than 64 parentheses.
+impl TryFrom<&crate::IntTuple> for Tiler {
+    type Error = Error;
+
+    fn try_from(shape: &crate::IntTuple) -> Result<Self, Error> {
+        fn of(shape: View<'_, Int>) -> Tiler {
+            match shape.as_leaf() {
+                Some(n) => Tiler::Int(n),
+                None => Tiler::Modes(shape.modes().map(of).collect()),
+            }
         }
+        check_depth("tiler", shape)?;
+        Ok(of(shape.view()))
     }
 }
 

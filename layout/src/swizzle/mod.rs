@@ -51,7 +51,8 @@ impl Swizzle {
         shift: 3,
     };
 
-    /// Returns all swizzles of the lowest `width` bits, by increasing number of bits; the identity first.
+    /// Returns all swizzles of the lowest `width` bits, by increasing number of bits; the identity first. No swizzle
+    /// touches a bit beyond the lowest 62.
     ///
     /// # Example
     ///
@@ -62,6 +63,7 @@ impl Swizzle {
     /// assert_eq!(all.len(), 7);
     /// ```
     pub fn within(width: i64) -> impl Iterator<Item = Self> {
+        let width = width.min(LAST_BIT);
         let proper = (1..=width / 2).flat_map(move |bits| {
             (0..=width - 2 * bits).flat_map(move |base| {
                 let far = width - base - bits;

@@ -4,6 +4,7 @@ use alloc::string::ToString;
 
 use crate::error::ErrorKind;
 use crate::tuple::int::{add, gcd, mul};
+use crate::tuple::walk::{check_depth, side_by_side};
 use crate::tuple::{Leaf, Tuple, TupleBuilder, View};
 use crate::{Error, Int, IntoIntTuple};
 
@@ -281,6 +282,7 @@ impl Tuple<Int> {
         pad: Pad,
         op: impl Fn(Int, Int) -> Result<Int, Error> + Copy,
     ) -> Result<Self, Error> {
+        check_depth("tuple", self)?;
         let mismatch = || rank_error(operation, self, divisor, pad.needs());
         let mut b = TupleBuilder::new();
         divide(self.view(), divisor.view(), pad, op, &mut b, &mismatch)?;
@@ -290,11 +292,12 @@ impl Tuple<Int> {
 
 /// Whether each mode that the second has is a number in both, or a tuple in both.
 fn is_alike(a: IntView<'_>, b: IntView<'_>) -> bool {
-    match (a.as_leaf(), b.as_leaf()) {
-        (Some(_), Some(_)) => true,
-        (None, None) => a.modes().zip(b.modes()).all(|(a, b)| is_alike(a, b)),
-        _ => false,
-    }
+    let walked = side_by_side(a, b, |x, y| match (x.is_leaf(), y.is_leaf()) {
+        (true, true) => Ok(false),
+        (false, false) => Ok(true),
+        _ => Err(()),
+    });
+    walked.is_ok()
 }
 
 /// Whether a shorter divisor counts as followed by ones.
@@ -346,19 +349,18 @@ fn at_leaves<U: Copy>(
     out: &mut TupleBuilder<Int>,
     mismatch: &impl Fn() -> Error,
 ) -> Result<(), Error> {
-    if let Some(leaf) = guide.as_leaf() {
-        return at(tuple, leaf, out);
-    }
-    if tuple.is_leaf() || tuple.rank() != guide.rank() {
-        return Err(mismatch());
-    }
-    let open = out.open();
-    tuple
-        .modes()
-        .zip(guide.modes())
-        .try_for_each(|(t, g)| at_leaves(t, g, at, out, mismatch))?;
-    out.close(open, guide.rank());
-    Ok(())
+    side_by_side(tuple, guide, |part, guide| {
+        if let Some(leaf) = guide.as_leaf() {
+            at(part.split_first().0, leaf, out)?;
+            return Ok(false);
+        }
+        if part.is_leaf() || part.rank() != guide.rank() {
+            return Err(mismatch());
+        }
+        let open = out.open();
+        out.close(open, guide.rank());
+        Ok(true)
+    })
 }
 
 fn divide(

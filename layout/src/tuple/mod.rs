@@ -9,6 +9,7 @@ pub(crate) mod int_tuple;
 pub(crate) mod into;
 pub(crate) mod stride;
 mod surgery;
+pub(crate) mod walk;
 
 pub(crate) use builder::TupleBuilder;
 
@@ -22,7 +23,7 @@ pub(crate) const INLINE_LEAVES: usize = 12;
 /// Nodes (leaves and parentheses pairs) that fit without a heap allocation.
 const INLINE_NODES: usize = 24;
 
-/// The deepest nesting of parentheses: walks over a tuple recurse into them.
+/// The deepest nesting of parentheses: most walks over a layout recurse into them.
 pub(crate) const MAX_DEPTH: usize = 64;
 
 /// A value or a (possibly nested) tuple of values, such as `4`, `(4)`, `(2,(3,4))` or `()`.
@@ -107,6 +108,26 @@ impl<'a, T: Copy> View<'a, T> {
         }
     }
 
+    /// The modes of a tuple one after the other, as nodes and leaves behind its own node.
+    pub(crate) fn inside(self) -> Self {
+        Self {
+            nodes: &self.nodes[1..],
+            leaves: self.leaves,
+        }
+    }
+
+    /// The first part, where others may follow it, and what follows.
+    pub(crate) fn split_first(self) -> (Self, Self) {
+        let (nodes, leaves) = extent_of(self.nodes);
+        let (first_nodes, nodes) = self.nodes.split_at(nodes);
+        let (first_leaves, leaves) = self.leaves.split_at(leaves);
+        let first = Self {
+            nodes: first_nodes,
+            leaves: first_leaves,
+        };
+        (first, Self { nodes, leaves })
+    }
+
     pub(crate) fn mode(self, i: usize) -> Option<Self> {
         self.modes().nth(i)
     }
@@ -146,19 +167,18 @@ pub(crate) struct Modes<'a, T> {
     left: usize,
 }
 
-impl<'a, T> Iterator for Modes<'a, T> {
+impl<'a, T: Copy> Iterator for Modes<'a, T> {
     type Item = View<'a, T>;
 
     fn next(&mut self) -> Option<View<'a, T>> {
         self.left = self.left.checked_sub(1)?;
-        let (nodes, leaves) = extent_of(self.nodes);
-        let (mode_nodes, rest_nodes) = self.nodes.split_at(nodes);
-        let (mode_leaves, rest_leaves) = self.leaves.split_at(leaves);
-        (self.nodes, self.leaves) = (rest_nodes, rest_leaves);
-        Some(View {
-            nodes: mode_nodes,
-            leaves: mode_leaves,
-        })
+        let all = View {
+            nodes: self.nodes,
+            leaves: self.leaves,
+        };
+        let (mode, rest) = all.split_first();
+        (self.nodes, self.leaves) = (rest.nodes, rest.leaves);
+        Some(mode)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -166,7 +186,7 @@ impl<'a, T> Iterator for Modes<'a, T> {
     }
 }
 
-impl<T> ExactSizeIterator for Modes<'_, T> {}
+impl<T: Copy> ExactSizeIterator for Modes<'_, T> {}
 
 /// The node of a tuple of `rank` modes.
 fn rank_node(rank: usize) -> u32 {

@@ -45,7 +45,7 @@ fn explained(bytes: &mut Bytes<'_>, layout: &Layout) -> u64 {
     let other = bytes.layout().unwrap_or_else(Layout::unit);
     let tiler = match bytes.byte() % 3 {
         0 => Tiler::from(&other),
-        1 => Tiler::from(&bytes.tuple()),
+        1 => Tiler::try_from(&bytes.tuple()).expect("a tuple that is not deep"),
         _ => Tiler::from([Tiler::All, Tiler::from(&other)]),
     };
     let target = bytes.tuple();
@@ -84,7 +84,7 @@ fn drawn(bytes: &mut Bytes<'_>, layout: &Layout) -> u64 {
         return told(colex_draw::print_layout(layout));
     }
     let (rows, cols) = (bytes.number(), bytes.number());
-    let tiler = Tiler::from(&bytes.tuple());
+    let tiler = Tiler::try_from(&bytes.tuple()).expect("a tuple that is not deep");
     let table = Table::of(layout).map(|table| {
         (
             table.text(),

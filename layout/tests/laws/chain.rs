@@ -139,7 +139,7 @@ fn binary(bytes: &mut Bytes<'_>, a: &Layout, b: &Layout) -> Made {
     let tiler = match bytes.byte() % 4 {
         0 => Tiler::from(b),
         1 => Tiler::from([Tiler::from(b), Tiler::Int(bytes.int())]),
-        2 => Tiler::from(&bytes.tuple()),
+        2 => Tiler::try_from(&bytes.tuple()).expect("a tuple that is not deep"),
         _ => Tiler::from([Tiler::All, Tiler::from(b)]),
     };
     match bytes.below(20) {

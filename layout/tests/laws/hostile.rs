@@ -9,10 +9,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use colex_atom::{Access, Banks, choose_swizzle, choose_swizzle_for};
-use colex_draw::{Table, ThreadValues, Tiling};
+use colex_draw::{ColorBy, LabelBy, Table, ThreadValues, Tiling};
 use colex_layout::{
     Coord, Error, Explanation, Int, IntTuple, Layout, LayoutLeft, LayoutRight, Slot, Stride,
-    TABLE_BOUND, Tiler, Tuple, Unbounded,
+    Swizzle, TABLE_BOUND, Tiler, Tuple, Unbounded,
 };
 
 use colex_tiled::Vectorization;
@@ -407,6 +407,38 @@ fn long_and_deep_texts_are_read_in_bounded_time() {
         calls.push(call(name("Coord"), move || told(text.parse::<Coord>())));
     }
     check("long_and_deep_texts", LINEAR, calls);
+}
+
+/// Drawings of as many cells as there may be, and swizzles of more bits than there are.
+#[test]
+fn large_drawings_and_wide_swizzles_are_linear() {
+    let table =
+        |text: &str| Arc::new(Table::of(layout(text)).expect("as many cells as there may be"));
+    let mut calls = Vec::new();
+    for text in ["(256,256):(256,1)", "(65536,1):(1,0)", "(1,65536):(0,1)"] {
+        let drawn = table(text);
+        for color in [ColorBy::Offset, ColorBy::Index, ColorBy::Cycle] {
+            let drawn = Arc::clone(&drawn);
+            calls.push(call(format!("grid of {text} by {color:?}"), move || {
+                assert!(drawn.grid(color, LabelBy::Nothing).rows() > 0);
+            }));
+        }
+        let grid = drawn.grid(ColorBy::Offset, LabelBy::Nothing);
+        let (rows, columns) = (grid.rows(), grid.cols());
+        calls.push(call(format!("rows left out of {text}"), move || {
+            let without = match rows {
+                1 => grid.clone().without_columns(1..columns / 2),
+                _ => grid.clone().without_rows(1..rows / 2),
+            };
+            assert!(without.is_ok());
+        }));
+    }
+    for width in [62, 63, 64, 1_000_000, i64::MAX] {
+        calls.push(call(format!("swizzles within {width} bits"), move || {
+            assert_eq!(Swizzle::within(width).count(), 40_673);
+        }));
+    }
+    check("large_drawings_and_wide_swizzles", LINEAR, calls);
 }
 
 /// An error about a long text is short.
@@ -833,7 +865,10 @@ impl Hostile {
             text: start(&layout),
             tilers: [
                 ("", Tiler::from(&layout)),
-                ("the shape of ", Tiler::from(&layout.shape())),
+                (
+                    "the shape of ",
+                    Tiler::try_from(&layout.shape()).expect("as deep as a layout"),
+                ),
                 ("the modes of ", Tiler::Modes(modes)),
             ],
             layout,

@@ -5,6 +5,7 @@
 mod beyond;
 mod bytes;
 mod chain;
+mod deep;
 mod explain;
 mod hostile;
 mod law;

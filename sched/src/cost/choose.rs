@@ -1,6 +1,6 @@
 //! The best order for a problem on a device, with the numbers behind it.
 
-use crate::cost::{Quantization, TileBytes, l2_traffic_coarse, wave_costs};
+use crate::cost::{Quantization, TileBytes, l2_traffic, wave_costs};
 use crate::number::error::{Error, ErrorKind, at_least, product};
 use crate::order::Order;
 use crate::problem::coord::GemmCoord;
@@ -120,10 +120,14 @@ impl Choice {
 /// Compares [`Order::candidates`] and ranks them: shortest schedule, then fewest bytes from memory, then fewest
 /// distinct bytes a wave, then fewest idle places; the simpler order wins a tie.
 ///
+/// The bytes from memory are those of a simulation of L2 with several k-tiles a step: at least 8 steps, and enough that
+/// one step of a wave is an eighth of the cache. It takes at most 2^22 touches of slices, two for each place and step: a
+/// larger product has as many steps as fit, which divide its k-tiles, and has all of K in one step at the least.
+///
 /// # Errors
 ///
-/// Returns an error for an extent, cluster or device count below 1, for a cluster that the device cannot hold, or if a
-/// count does not fit in 64 bits.
+/// Returns an error for an extent, cluster or device count below 1, for a cluster that the device cannot hold, for an
+/// order of more than 2^20 places, or if a count does not fit in 64 bits.
 ///
 /// ```
 /// use colex_sched::{DeviceModel, GemmCoord, TiledGemm, choose};
@@ -170,13 +174,9 @@ fn cost(order: Order, gemm: &TiledGemm, device: &DeviceModel) -> Result<Candidat
     let raster = order.raster(tiles, gemm.cluster)?;
     let waves = wave_costs(&raster, workers, &bytes)?;
     let largest = waves.iter().map(|w| w.bytes()).max().unwrap_or(0);
-    let traffic = l2_traffic_coarse(
-        &raster,
-        workers,
-        &bytes,
-        device.l2_bytes,
-        slices(largest, device.l2_bytes),
-    )?;
+    let steps = slices(largest, device.l2_bytes);
+    let coarse = bytes.resliced_for(steps, raster.slots().len() as i64);
+    let traffic = l2_traffic(&raster, workers, &coarse, device.l2_bytes)?;
     Ok(Candidate {
         order,
         quantization: Quantization::of_raster(&raster, workers)?,
@@ -187,7 +187,7 @@ fn cost(order: Order, gemm: &TiledGemm, device: &DeviceModel) -> Result<Candidat
     })
 }
 
-/// Steps along k for the simulation: at least 8, and enough that one step of a wave is an eighth of the cache.
+/// Steps along k that the simulation should have: at least 8, and enough that one step of a wave is an eighth of the cache.
 fn slices(wave: i64, cache: i64) -> i64 {
     (wave / (cache / 8).max(1) + 1).clamp(8, 1 << 12)
 }

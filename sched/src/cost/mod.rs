@@ -58,6 +58,23 @@ impl TileBytes {
         let steps = (slices..=self.k_tiles.min(1 << 20))
             .find(|steps| self.k_tiles % steps == 0)
             .unwrap_or(self.k_tiles);
+        self.in_steps(steps)
+    }
+
+    /// [`resliced`](Self::resliced), or in the most steps for which a raster of `places` can be simulated, if those are
+    /// fewer: one step of all the k-tiles at the least.
+    fn resliced_for(self, slices: i64, places: i64) -> TileBytes {
+        let bytes = self.resliced(slices);
+        let most = MOST_TOUCHES / 2 / places.max(1);
+        if bytes.k_tiles <= most {
+            return bytes;
+        }
+        let mut fewer = (1..=most).rev();
+        self.in_steps(fewer.find(|steps| self.k_tiles % steps == 0).unwrap_or(1))
+    }
+
+    /// The same bytes in a number of steps along k that divides the k-tiles.
+    fn in_steps(self, steps: i64) -> TileBytes {
         let merge = self.k_tiles / steps;
         TileBytes {
             a: self.a * merge,

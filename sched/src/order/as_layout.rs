@@ -60,9 +60,9 @@ impl Persistent {
     /// ```
     pub fn layout(&self) -> Result<Layout, Error> {
         let (tiles, [bm, bn], [cm, cn]) = (self.tiles(), self.blocks(), self.cluster());
-        for (extent, padded) in [(tiles.m, bm), (tiles.n, bn)] {
+        for (extent, padded, cluster) in [(tiles.m, bm, cm), (tiles.n, bn, cn)] {
             if extent != padded {
-                let divisor = if extent == tiles.m { cm } else { cn } << self.log_swizzle();
+                let divisor = cluster << self.log_swizzle();
                 return Err(ErrorKind::NotALayout {
                     schedule: self.to_string(),
                     extent,

@@ -2,6 +2,7 @@
 
 use super::fault::Fault;
 use super::step::{Actor, Pipeline, Step};
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 /// A pipeline, its landings, and running counts of its steps.
@@ -142,7 +143,9 @@ impl<'a> Plan<'a> {
                 slot,
                 barrier,
                 group,
-                reads: readers.get(&(item, slot)).copied().unwrap_or(0),
+                reads: readers.get(&(item, slot)).map_or(0, |reads| {
+                    u16::try_from(*reads).expect("invariant: a well-formed plan has at most 65533")
+                }),
             });
         }
     }
@@ -166,7 +169,13 @@ impl<'a> Plan<'a> {
 }
 
 /// How often each item is read from each slot.
-type Readers = HashMap<(u16, usize), u16>;
+type Readers = HashMap<(u16, usize), usize>;
+
+/// The item and the slot that are read most often; the least of them if there are several.
+fn most_read(p: &Pipeline) -> Option<((u16, usize), usize)> {
+    let readers = readers(p).into_iter();
+    readers.max_by_key(|(part, reads)| (*reads, Reverse(*part)))
+}
 
 fn readers(p: &Pipeline) -> Readers {
     let mut readers = Readers::new();
@@ -200,6 +209,8 @@ fn sections(p: &Pipeline) -> Vec<(usize, &'static str)> {
 pub(super) const MOST_STEPS: usize = 1 << 14;
 /// The most slots that all multiplies together read.
 pub(super) const MOST_PARTS: usize = 1 << 17;
+/// The most reads of one item from one slot: a word of a state counts them and two more values.
+pub(super) const MOST_READS: usize = u16::MAX as usize - 2;
 /// The most slots, and the most barriers.
 pub(super) const MOST_WORDS: usize = 1 << 15;
 
@@ -250,10 +261,27 @@ fn well_formed(p: &Pipeline) -> Result<(), Fault> {
                     p.describe(step)
                 ));
             }
+            if let Step::Wait { parity, .. } = step
+                && *parity > 1
+            {
+                return wrong(format!(
+                    "{}, step {i}: {}, and a parity is 0 or 1",
+                    actor.name,
+                    p.describe(step)
+                ));
+            }
             if let Step::Expect { barrier, loads } = step {
                 expected[*barrier] += usize::from(*loads);
             }
         }
+    }
+    if let Some(((item, slot), reads)) = most_read(p)
+        && reads > MOST_READS
+    {
+        return wrong(format!(
+            "{reads} reads of item {item} from {}: it can be at most {MOST_READS}",
+            p.slots[slot].name
+        ));
     }
     match expected.iter().position(|loads| *loads > MOST_STEPS) {
         None => Ok(()),

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::number::error::{Error, ErrorKind, within};
+use crate::number::error::{Error, ErrorKind, at_least, within};
 
 /// A product across ranks whose communication overlaps with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -100,7 +100,8 @@ impl OverlapPlan {
     /// Returns an error for fewer than 1 or more than [`OverlapPlan::MOST_RANKS`] ranks.
     pub fn new(overlap: Overlap, ranks: i64) -> Result<OverlapPlan, Error> {
         let most = OverlapPlan::MOST_RANKS as usize;
-        let count = usize::try_from(ranks.max(0)).unwrap_or(usize::MAX);
+        let ranks = at_least("the number of ranks", ranks, 1)?;
+        let count = usize::try_from(ranks).unwrap_or(usize::MAX);
         within("the number of ranks", count, 1, most)?;
         Ok(OverlapPlan { overlap, ranks })
     }

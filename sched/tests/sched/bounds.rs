@@ -265,6 +265,54 @@ fn rasters_and_costs_are_bounded() {
     );
 }
 
+/// Products of more steps than are simulated are ranked by fewer, and smaller ones as before.
+#[test]
+fn orders_of_large_products_are_chosen() {
+    let tile = GemmCoord::new(128, 128, 64);
+    let mut cases = 0;
+    for problem in [
+        GemmCoord::new(20_480, 20_480, 20_480),
+        GemmCoord::new(32_768, 8_192, 28_672),
+        // 8191 k-tiles, a prime number: one step, as it is more than 512 of 64 by 64 tiles.
+        GemmCoord::new(8_192, 8_192, 64 * 8_191),
+        GemmCoord::new(128 << 10, 128 << 10, 64 * 1_024),
+        GemmCoord::new(128, 128, 64 * ((1 << 22) + 1)),
+    ] {
+        let gemm = TiledGemm::new(problem, tile);
+        let choice = choose(&gemm, &DeviceModel::H200).unwrap();
+        assert_eq!(choice.candidates.len(), Order::candidates().len());
+        let whole = (problem.m + problem.n) * problem.k * 2;
+        for c in &choice.candidates {
+            assert!(
+                whole <= c.fetched && c.fetched <= c.requested,
+                "{problem}: {c:?}"
+            );
+            cases += 1;
+        }
+    }
+    // As many steps as before wherever they can be simulated.
+    for (m, n, k) in [
+        (1, 1, 1),
+        (8, 8, 7),
+        (8, 16, 128),
+        (64, 64, 512),
+        (512, 256, 8),
+    ] {
+        let gemm = TiledGemm::new(GemmCoord::new(128 * m, 128 * n, 64 * k), tile);
+        let bytes = gemm.bytes().unwrap();
+        for c in choose(&gemm, &DeviceModel::A100).unwrap().candidates {
+            let raster = c.order.raster(gemm.tiles().unwrap(), [1, 1]).unwrap();
+            let waves = wave_costs(&raster, 108, &bytes).unwrap();
+            let largest = waves.iter().map(|w| w.bytes()).max().unwrap();
+            let steps = (largest / ((40 << 20) / 8) + 1).clamp(8, 1 << 12);
+            let coarse = l2_traffic_coarse(&raster, 108, &bytes, 40 << 20, steps).unwrap();
+            assert_eq!((c.requested, c.fetched), (coarse.requested, coarse.fetched));
+            cases += 1;
+        }
+    }
+    println!("law choose.orders_of_large_products_are_chosen: {cases} cases");
+}
+
 #[test]
 fn schedulers_are_bounded() {
     let one = GemmCoord::new(1, 1, 1);

@@ -72,7 +72,15 @@ fn errors_are_sentences() {
     let s = Persistent::new(GemmCoord::new(3, 4, 1), [2, 1], 1, RasterChoice::AlongN).unwrap();
     let sentence = "the order of persistent along n, swizzle 1, cluster 2x1 over (3,4,1) is not a layout: 2 does not divide 3";
     assert_eq!(s.layout().unwrap_err().to_string(), sentence);
+    // As many tiles along both modes, of which one has the divisor.
+    let s = Persistent::new(GemmCoord::new(4, 4, 1), [1, 8], 1, RasterChoice::AlongM).unwrap();
+    let sentence = "the order of persistent along m, swizzle 1, cluster 1x8 over (4,4,1) is not a layout: 8 does not divide 4";
+    assert_eq!(s.layout().unwrap_err().to_string(), sentence);
     let raster = Raster::hilbert(2, 2).unwrap();
+    assert_eq!(
+        raster.picture(i64::MAX).unwrap().svg(),
+        raster.picture(4).unwrap().svg()
+    );
     let none = raster.picture(0).unwrap_err().to_string();
     assert_eq!(none, "the number of workers is 0: it must be at least 1");
     let empty = Grouped::new(&[[0, 4]], [1, 1], [1, 1], 1, RasterOrder::AlongM).unwrap();

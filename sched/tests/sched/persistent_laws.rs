@@ -223,7 +223,7 @@ fn hilbert_steps_to_neighbours() {
 
 #[test]
 fn curves_as_expressions_agree() {
-    for bits in 0..=4u32 {
+    for bits in 0..=5u32 {
         let [hx, hy] = formula::hilbert(Expr::var("d"), bits);
         let [zx, zy] = formula::morton(Expr::var("d"), bits);
         for d in 0..1i64 << (2 * bits) {
@@ -238,6 +238,58 @@ fn curves_as_expressions_agree() {
             );
         }
     }
+}
+
+/// An expression is a tree: with the curve built from its shortest digit on, the one of 16 bits had 4^16 operations.
+#[test]
+fn curves_of_many_bits_are_small_expressions() {
+    let mut cases = 0;
+    for bits in 1..=31u32 {
+        let cubed = 10 * (bits as usize + 2).pow(3);
+        for expression in formula::hilbert(Expr::var("d"), bits) {
+            assert!(expression.operations() <= cubed, "{bits} bits");
+            for d in [0, 1, 2, 3, 12_345, (1 << 40) + 7, (1 << 62) - 1] {
+                let d = d & ((1 << (2 * bits)) - 1);
+                let at = formula::hilbert(d, bits);
+                assert!(at.iter().all(|x| (0..1 << bits).contains(x)));
+                let found = expression.eval(&|_| Some(d));
+                assert!(
+                    found == Some(at[0]) || found == Some(at[1]),
+                    "{d} of {bits} bits"
+                );
+                cases += 1;
+            }
+        }
+    }
+    let [x, _] = formula::hilbert(Expr::var("d"), 16);
+    let [again, _] = formula::hilbert(Expr::var("d"), 16);
+    assert!(x == again && x.to_string().len() < 200_000);
+    println!("law formula.curves_of_many_bits_are_small_expressions: {cases} cases");
+}
+
+/// The curve by its definition: four curves of half the side, one in each quadrant.
+#[test]
+fn hilbert_by_quadrants() {
+    let mut cases = 0;
+    let mut points = vec![[0, 0]];
+    for bits in 0..=6 {
+        for (d, point) in (0..).zip(&points) {
+            assert_eq!(formula::hilbert(d, bits), *point, "{d} of {bits} bits");
+            cases += 1;
+        }
+        let (side, last) = (1 << bits, (1 << bits) - 1);
+        let quadrant = |to: &dyn Fn(i64, i64) -> [i64; 2]| -> Vec<[i64; 2]> {
+            points.iter().map(|[x, y]| to(*x, *y)).collect()
+        };
+        points = [
+            quadrant(&|x, y| [y, x]),
+            quadrant(&|x, y| [x, side + y]),
+            quadrant(&|x, y| [side + x, side + y]),
+            quadrant(&|x, y| [side + last - y, last - x]),
+        ]
+        .concat();
+    }
+    println!("law formula.hilbert_by_quadrants: {cases} cases");
 }
 
 /// Two groups of 3 by 3 tiles with swizzle 2: CUTLASS's host counts 18 places of 32, and 7 tiles are never computed.

@@ -673,6 +673,48 @@ fn one_actor(arrivals: u16, steps: Vec<Step>) -> Pipeline {
     }
 }
 
+/// A state counts the reads of an item in 16 bits, with two values more: 65534 stopped the program, and 65536 were none.
+#[test]
+fn more_reads_than_a_slot_counts_are_refused() {
+    let plan = |reads: usize| {
+        one_actor(
+            1,
+            vec![
+                Step::Load {
+                    item: 3,
+                    to: vec![(0, None)],
+                },
+                Step::Commit,
+                Step::WaitGroups { pending: 0 },
+                Step::Multiply {
+                    item: 3,
+                    slots: vec![0; reads],
+                },
+                Step::Retire { pending: 0 },
+            ],
+        )
+    };
+    assert!(check(&plan(65_533)).is_ok());
+    for reads in [65_534, 65_536, 1 << 17] {
+        assert_eq!(
+            fault(&plan(reads)),
+            format!("{reads} reads of item 3 from slot: it can be at most 65533")
+        );
+    }
+}
+
+#[test]
+fn a_parity_is_0_or_1() {
+    let wait = |parity| one_actor(1, vec![Step::Wait { barrier: 0, parity }]);
+    assert!(check(&wait(1)).is_ok());
+    for parity in [2, 3, 255] {
+        assert_eq!(
+            fault(&wait(parity)),
+            format!("actor, step 0: wait barrier parity {parity}, and a parity is 0 or 1")
+        );
+    }
+}
+
 /// A barrier counted loads in 16 bits with a sign: 40,000 expected were -25,536, and twice 30,000 stopped the program.
 #[test]
 fn more_loads_than_a_barrier_counts_are_refused() {

@@ -838,7 +838,7 @@ fn every_refusal_of_a_plan_verbatim() {
             let error = OverlapPlan::new(overlap, ranks).unwrap_err();
             assert_eq!(
                 said(error),
-                "the number of ranks is 0: it must be at least 1"
+                format!("the number of ranks is {ranks}: it must be at least 1")
             );
         }
         let error = OverlapPlan::new(overlap, 65).unwrap_err();

@@ -6,6 +6,7 @@ use crate::Error;
 use crate::access::coverage::Place;
 use crate::access::map::{AccessMap, Addresses, Coords, tuple};
 use crate::access::vector::{off, placed};
+use crate::tensor::extents::overflow;
 
 /// What the instructions of all warps do to one memory.
 #[non_exhaustive]
@@ -89,7 +90,7 @@ impl Requests<'_> {
     pub(crate) fn traffic(&self, named: &AccessMap) -> Result<Option<Traffic>, Error> {
         match (self.space, self.engine) {
             (Space::Shared | Space::Cluster | Space::Global, Some(engine)) => {
-                Ok(Some(self.bulk(named, engine)))
+                self.bulk(named, engine).map(Some)
             }
             (Space::Shared | Space::Cluster | Space::Global, None) => self.warps(named).map(Some),
             _ => Ok(None),
@@ -109,7 +110,7 @@ impl Requests<'_> {
         let lanes: Vec<_> = named.lanes().collect();
         for lanes in lanes.chunk_by(|a, b| a.0 / 32 == b.0 / 32) {
             for i in 0..named.per_thread() / self.chunk {
-                match self.starts(lanes, i * self.chunk) {
+                match self.starts(lanes, i * self.chunk)? {
                     Ok(starts) => sums.split(&starts, self.bytes())?,
                     Err((thread, coord)) => {
                         return Ok(Traffic::Scattered(Box::new((thread, tuple(coord)))));
@@ -125,7 +126,7 @@ impl Requests<'_> {
         &self,
         lanes: &[(i64, Coords<'b>)],
         first: usize,
-    ) -> Result<Vec<Start<'b>>, (i64, &'b [i64])> {
+    ) -> Result<Result<Vec<Start<'b>>, (i64, &'b [i64])>, Error> {
         let mut starts: Vec<Start<'_>> = Vec::new();
         for (thread, coords) in lanes {
             let Some(coords) = coords.part(first, self.chunk) else {
@@ -137,21 +138,21 @@ impl Requests<'_> {
             }
             let (coord, offset) = at[0];
             if off(&at, self.chunk as i64).is_some() || self.bytes() == 0 {
-                return Err((*thread, coord));
+                return Ok(Err((*thread, coord)));
             }
             if !self.one_of_equal || starts.iter().all(|start| start.coord != coord) {
                 starts.push(Start {
-                    byte: offset * self.bits / 8,
+                    byte: in_bits(offset, self.bits)? / 8,
                     thread: *thread,
                     coord,
                 });
             }
         }
-        Ok(starts)
+        Ok(Ok(starts))
     }
 
     /// The copy engine's requests: each instruction of a thread is one.
-    fn bulk(&self, named: &AccessMap, engine: Engine) -> Traffic {
+    fn bulk(&self, named: &AccessMap, engine: Engine) -> Result<Traffic, Error> {
         let global = self.space == Space::Global;
         let mut sums = BulkSums {
             unit: if global {
@@ -165,20 +166,29 @@ impl Requests<'_> {
         for (thread, coords) in named.lanes() {
             for coords in coords.chunks(self.chunk) {
                 let at = placed(self.places, coords);
-                let broken = at.windows(2).any(|pair| pair[1].1 != pair[0].1 + 1);
+                let broken = at
+                    .windows(2)
+                    .any(|pair| pair[0].1.checked_add(1) != Some(pair[1].1));
                 let first = coords.first().expect("a chunk has a coordinate");
                 let place = || Box::new((thread, tuple(first)));
                 if engine == Engine::Bulk && broken {
-                    return Traffic::Scattered(place());
+                    return Ok(Traffic::Scattered(place()));
                 }
                 let offsets = at.into_iter().map(|(_, offset)| offset).collect();
-                if sums.add(offsets, self.bits) && sums.first.is_none() {
+                if sums.add(offsets, self.bits)? && sums.first.is_none() {
                     sums.first = Some(place());
                 }
             }
         }
-        sums.of(self.bytes())
+        Ok(sums.of(self.bytes()))
     }
+}
+
+/// An offset in values as one in bits.
+fn in_bits(offset: i64, bits: i64) -> Result<i64, Error> {
+    Ok(offset
+        .checked_mul(bits)
+        .ok_or(overflow(offset, '*', bits))?)
 }
 
 /// What the requests of the copy engine add up to.
@@ -195,19 +205,22 @@ struct BulkSums {
 
 impl BulkSums {
     /// One request; whether it touches more than its bytes would fill.
-    fn add(&mut self, mut offsets: Vec<i64>, bits: i64) -> bool {
+    fn add(&mut self, mut offsets: Vec<i64>, bits: i64) -> Result<bool, Error> {
         offsets.sort_unstable();
         let bytes = |values: usize| values as i64 * bits / 8;
-        for stretch in offsets.chunk_by(|a, b| a + 1 == *b) {
+        for stretch in offsets.chunk_by(|a, b| a.checked_add(1) == Some(*b)) {
             self.stretches += 1;
             self.shortest = self.shortest.min(bytes(stretch.len()));
         }
-        let starts = offsets.iter().map(|x| x * bits);
+        let starts: Vec<i64> = offsets
+            .iter()
+            .map(|x| in_bits(*x, bits))
+            .collect::<Result<_, _>>()?;
         let touched = Touched::of(starts, bits, 8 * self.unit);
         self.requests += 1;
         self.units += touched.blocks;
         self.least += touched.least;
-        touched.blocks > touched.least
+        Ok(touched.blocks > touched.least)
     }
 
     fn of(self, bytes: i64) -> Traffic {
@@ -305,7 +318,11 @@ impl Sums {
         let row = Banks::SHARED.row();
         let least = starts.iter().map(|start| start.byte).min().unwrap_or(0);
         let base = least.div_euclid(row) * row;
-        let offsets = starts.iter().map(|start| start.byte - base).collect();
+        let offset = |start: &Start<'_>| {
+            let byte = start.byte;
+            byte.checked_sub(base).ok_or(overflow(byte, '-', base))
+        };
+        let offsets = starts.iter().map(offset).collect::<Result<_, _>>()?;
         let degree = Access::from_bytes("copy", offsets, bytes)?
             .conflicts(Banks::SHARED)
             .passes();

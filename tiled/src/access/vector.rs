@@ -8,6 +8,7 @@ use colex_layout::{IntTuple, IntoLayout, Layout, LeafMode, Stride};
 use crate::Error;
 use crate::access::map::{AccessMap, Addresses, Coords, tuple};
 use crate::access::words::number;
+use crate::tensor::extents::fixed;
 
 /// How many values a copy from one layout to another may move at once, and why not more.
 ///
@@ -72,6 +73,11 @@ pub enum VectorLimit {
     },
     /// The length of the run is not a multiple of the vector's.
     Run,
+    /// A later vector of the destination has a gap, or is no vector of the source.
+    Later {
+        /// The offset in the destination where the vector begins.
+        offset: i64,
+    },
     /// The alignment that was assumed, in bits.
     Alignment(i64),
 }
@@ -82,8 +88,9 @@ impl Vectorization {
     ///
     /// # Errors
     ///
-    /// Returns an error if the two differ in their size, a width is not a power of two, or one is swizzled and has more
-    /// than 2^22 elements, of which each is looked at, or for strides that are coordinates.
+    /// Returns an error if the two differ in their size, a width is not a power of two, or for strides that are
+    /// coordinates. Each element is looked at if one is swizzled, or if no modes are common to both, as of `(4,6)` and
+    /// `(6,4)`: then an error too for more than 2^22 elements.
     pub fn new(
         src: impl IntoLayout,
         dst: impl IntoLayout,
@@ -94,6 +101,7 @@ impl Vectorization {
         let dst = &dst.into_layout()?;
         check(src, dst, bits, alignment)?;
         let common = common_run(src, dst)?;
+        let modes = common_modes(src, dst);
         let most = (alignment / bits).max(1);
         let mut values = 1;
         let limit = loop {
@@ -108,7 +116,11 @@ impl Vectorization {
             if common % next != 0 {
                 break VectorLimit::Run;
             }
-            if let Some(limit) = off_alignment(src, dst, next) {
+            let limit = match &modes {
+                Some(modes) => off_alignment(modes, next),
+                None => off_later(src, dst, next)?,
+            };
+            if let Some(limit) = limit {
                 break limit;
             }
             values = next;
@@ -122,8 +134,8 @@ impl Vectorization {
     }
 }
 
-/// The most elements of a swizzled layout, whose offsets are listed.
-const MOST_SWIZZLED: i64 = 1 << 22;
+/// The most elements of layouts whose offsets are listed: swizzled ones, and those without common modes.
+const MOST_LISTED: i64 = 1 << 22;
 
 fn check(src: &Layout, dst: &Layout, bits: i64, alignment: i64) -> Result<(), Error> {
     let refuse = |why| Err(Error::assumption("Vectorization", why));
@@ -139,21 +151,26 @@ fn check(src: &Layout, dst: &Layout, bits: i64, alignment: i64) -> Result<(), Er
     Ok(())
 }
 
+fn check_listed(src: &Layout, dst: &Layout, what: &str) -> Result<(), Error> {
+    if dst.size() <= MOST_LISTED {
+        return Ok(());
+    }
+    Err(Error::assumption(
+        "Vectorization",
+        format!(
+            "{src} and {dst} have {} elements, and each of at most {MOST_LISTED} of {what} is looked at: take a part of \
+             whole tiles, the others are alike",
+            dst.size()
+        ),
+    ))
+}
+
 /// How many values from the first on are contiguous in both: of a swizzled side counted, as its inverse need not exist.
 fn common_run(src: &Layout, dst: &Layout) -> Result<i64, Error> {
     if !src.is_xor() && !dst.is_xor() {
         return Ok(src.max_common_vector(dst)?);
     }
-    if dst.size() > MOST_SWIZZLED {
-        return Err(Error::assumption(
-            "Vectorization",
-            format!(
-                "{src} and {dst} have {} elements, and each of at most {MOST_SWIZZLED} of a swizzled layout is looked \
-                 at: take a part of whole tiles, the others are alike",
-                dst.size()
-            ),
-        ));
-    }
+    check_listed(src, dst, "a swizzled layout")?;
     let pairs = dst.table()?.into_iter().zip(src.table()?);
     let source: HashMap<i64, i64> = pairs.collect();
     let mut offsets = 0..dst.size();
@@ -185,32 +202,103 @@ fn end_of_run(src: &Layout, dst: &Layout, common: i64) -> Result<VectorLimit, Er
     })
 }
 
-/// A stride that takes a vector off its alignment: of every mode but those that make up the vector.
-fn off_alignment(src: &Layout, dst: &Layout, values: i64) -> Option<VectorLimit> {
-    let sides = [("source", src), ("destination", dst)];
-    sides.into_iter().find_map(|(side, layout)| {
-        let mut leaves: Vec<(i64, i64)> = layout.leaves().iter().filter_map(step).collect();
-        leaves.sort_unstable();
-        let mut within = 1;
-        for (stride, extent) in leaves {
-            if within < values && stride == within {
-                within = i64::saturating_mul(within, extent);
-            } else if stride % values != 0 {
-                return Some(VectorLimit::Stride { side, stride });
-            }
-        }
-        None
-    })
+/// A mode of two layouts over one domain: its extent, and its strides in the source and in the destination.
+struct CommonMode {
+    extent: i64,
+    strides: [Stride; 2],
 }
 
-/// The stride and the extent of a mode that has a second element.
-fn step(leaf: &LeafMode) -> Option<(i64, i64)> {
-    match leaf.stride {
-        Stride::Int(d) | Stride::Xor(d) if leaf.extent.value() > 1 => {
-            Some((d.value(), leaf.extent.value()))
+impl CommonMode {
+    /// The strides as numbers, which are bits where they xor.
+    fn steps(&self) -> [i64; 2] {
+        self.strides.map(|stride| stride.coefficient().value())
+    }
+
+    /// The steps behind the mode's last element, if they are strides.
+    fn ends(&self) -> Option<[i64; 2]> {
+        let [a, b] = self
+            .strides
+            .map(|stride| Some(stride.times(fixed(self.extent)).ok()?.coefficient().value()));
+        Some([a?, b?])
+    }
+}
+
+/// The fewest modes that both layouts have, from the smallest step of the destination on; nothing if the modes of neither
+/// divide those of the other.
+fn common_modes(src: &Layout, dst: &Layout) -> Option<Vec<CommonMode>> {
+    let leaves = |layout: &Layout| {
+        let leaves = layout.coalesce(..).leaves().to_vec();
+        leaves.into_iter().filter(|leaf| leaf.extent.value() > 1)
+    };
+    let (mut sources, mut destinations) = (leaves(src), leaves(dst));
+    let (mut source, mut destination) = (sources.next(), destinations.next());
+    let mut modes: Vec<CommonMode> = Vec::new();
+    while let (Some(a), Some(b)) = (source, destination) {
+        let extent = a.extent.value().min(b.extent.value());
+        modes.push(CommonMode {
+            extent,
+            strides: [a.stride, b.stride],
+        });
+        source = rest_of(a, extent)?.or_else(|| sources.next());
+        destination = rest_of(b, extent)?.or_else(|| destinations.next());
+    }
+    modes.sort_by_key(|mode| {
+        let [source, destination] = mode.steps();
+        (destination, source)
+    });
+    modes.dedup_by(|next, mode| {
+        let joins = mode.ends() == Some(next.steps());
+        mode.extent *= if joins { next.extent } else { 1 };
+        joins
+    });
+    Some(modes)
+}
+
+/// What is left of a mode behind its first `extent` elements, if anything is; the outer `None` if they do not divide it.
+fn rest_of(leaf: LeafMode, extent: i64) -> Option<Option<LeafMode>> {
+    match (leaf.extent.value() / extent, leaf.extent.value() % extent) {
+        (1, 0) => Some(None),
+        (rest, 0) => {
+            let stride = leaf.stride.times(fixed(extent)).ok()?;
+            let extent = fixed(rest);
+            Some(Some(LeafMode { extent, stride }))
         }
         _ => None,
     }
+}
+
+/// A stride that takes a vector off its alignment: of every mode but those that make up the vector.
+fn off_alignment(modes: &[CommonMode], values: i64) -> Option<VectorLimit> {
+    let mut within = 1;
+    modes.iter().find_map(|mode| {
+        let steps = mode.steps();
+        if within < values && steps == [within; 2] {
+            within = i64::saturating_mul(within, mode.extent);
+            return None;
+        }
+        let mut sides = ["source", "destination"].into_iter().zip(steps);
+        let (side, stride) = sides.find(|(_, stride)| stride % values != 0)?;
+        Some(VectorLimit::Stride { side, stride })
+    })
+}
+
+/// The first vector of the destination that is none of the source, element by element.
+fn off_later(src: &Layout, dst: &Layout, values: i64) -> Result<Option<VectorLimit>, Error> {
+    check_listed(src, dst, "layouts without common modes")?;
+    let mut places: Vec<(i64, i64)> = dst.table()?.into_iter().zip(src.table()?).collect();
+    places.sort_unstable();
+    let mut vectors = places.chunk_by(|a, b| a.0.div_euclid(values) == b.0.div_euclid(values));
+    let is_vector = |vector: &[(i64, i64)]| {
+        let start = vector[0].1;
+        let is_in_order = (0..).zip(vector).all(|(i, (to, from))| {
+            to.rem_euclid(values) == i && i64::checked_sub(*from, i) == Some(start)
+        });
+        vector.len() as i64 == values && start % values == 0 && is_in_order
+    };
+    let broken = vectors.find(|vector| !is_vector(*vector));
+    Ok(broken.map(|vector| VectorLimit::Later {
+        offset: vector[0].0 - vector[0].0.rem_euclid(values),
+    }))
 }
 
 impl fmt::Display for Vectorization {
@@ -245,6 +333,10 @@ impl fmt::Display for Vectorization {
                 f,
                 "{} values in a row are not a multiple of it.",
                 self.common
+            ),
+            VectorLimit::Later { offset } => write!(
+                f,
+                "the vector of the destination from offset {offset} on is none of the source."
             ),
             VectorLimit::Alignment(bits) => write!(f, "{bits} bits are aligned, and no more."),
         }
@@ -357,8 +449,10 @@ pub(crate) fn off<'a>(at: &[Placed<'a>], width: i64) -> Option<Misfit<'a>> {
         if start % width != 0 {
             return misfit(run[0], None, None);
         }
-        if let Some((expected, other)) = (start..).zip(run).find(|(at, value)| *at != value.1) {
-            return misfit(*other, Some(expected), None);
+        // No sum leaves 64 bits: the vector begins at a multiple of its power of two.
+        let after = |i: usize| start + i as i64;
+        if let Some(i) = (0..run.len()).find(|i| run[*i].1 != after(*i)) {
+            return misfit(run[i], Some(after(i)), None);
         }
         if (run.len() as i64) < width {
             return misfit(run[0], None, Some(run.len()));

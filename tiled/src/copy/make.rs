@@ -47,7 +47,7 @@ impl TiledCopy {
             }
             .into());
         }
-        Self::from_tv(atom, bits, tv, Tiler::from(&tile))
+        Self::from_tv(atom, bits, tv, Tiler::try_from(&tile)?)
     }
 
     /// Returns the smallest copy that moves whole atoms of the accumulators of `mma`: CuTe's `make_tiled_copy_C_atom`.

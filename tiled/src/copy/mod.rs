@@ -88,7 +88,7 @@ impl TiledCopy {
             threads.shape().product()?,
             values.shape().product()?,
         ]))?;
-        let tiler = Tiler::from(&tile.shape().product_each()?);
+        let tiler = Tiler::try_from(&tile.shape().product_each()?)?;
         Self::from_tv(atom, bits, tv, tiler)
     }
 

@@ -89,7 +89,7 @@ impl TiledCopy {
         };
         let to_reference = self.values.reference.right_inverse()?.composition(target)?;
         let atom = IntTuple::flat([self.atom_threads(), self.atom_values()].map(fixed));
-        let by_atom = self.tv().zipped_divide(Tiler::from(&atom))?;
+        let by_atom = self.tv().zipped_divide(Tiler::try_from(&atom)?)?;
         let of_side = by_atom.composition((&to_reference, ..))?;
         let zipped = of_side.zip()?;
         Ok(ThreadValue {

@@ -16,7 +16,8 @@ use core::ops::{Deref, DerefMut};
 use colex_layout::{IntoIntTuple, IntoLayout, Layout};
 
 use crate::Error;
-use crate::tensor::extents::{check_walk, reach};
+use crate::error::ErrorKind;
+use crate::tensor::extents::{check_walk, overflow, reach};
 use crate::tensor::partition::fragment_like;
 
 /// Elements, borrowed or owned, under a layout whose every offset lies within them.
@@ -103,16 +104,18 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     }
 
     pub(crate) fn place(&self, offset: i64) -> usize {
-        usize::try_from(self.beyond_start(offset)).expect("a tensor's offsets lie within its data")
+        let place = self.beyond_start(offset).ok();
+        let place = place.and_then(|place| usize::try_from(place).ok());
+        place.expect("a tensor's offsets lie within its data")
     }
 
     /// The sum with the start, or its XOR where the strides xor.
-    pub(crate) fn beyond_start(&self, offset: i64) -> i64 {
+    pub(crate) fn beyond_start(&self, offset: i64) -> Result<i64, ErrorKind> {
         if self.layout.is_xor() {
-            self.start ^ offset
-        } else {
-            self.start + offset
+            return Ok(self.start ^ offset);
         }
+        let sum = self.start.checked_add(offset);
+        sum.ok_or(overflow(self.start, '+', offset))
     }
 
     /// Returns the same elements by another layout, made of this one: composed, divided, grouped, coalesced.
@@ -186,7 +189,8 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
             }
         };
         let mut places = places.into_iter().map(|x| self.beyond_start(x));
-        match places.find(|x| !inside.contains(x)) {
+        let outside = places.find(|x| !x.as_ref().is_ok_and(|x| inside.contains(x)));
+        match outside.transpose()? {
             None => Ok(self),
             Some(offset) => Err(Error::assumption(
                 "Tensor",

@@ -45,7 +45,7 @@ impl Cut {
         });
         Ok(Cut {
             operation: "local_partition",
-            ..Cut::rest(Tiler::from(&threads.shape().product_each()?), coord?)?
+            ..Cut::rest(Tiler::try_from(&threads.shape().product_each()?)?, coord?)?
         })
     }
 
@@ -117,7 +117,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     fn sliced(&self, coord: impl IntoCoord) -> Result<(i64, Layout), Error> {
         let coord = coord.into_coord()?;
         let offset = self.layout().at(coord.start())?;
-        Ok((self.beyond_start(offset), self.layout().slice(&coord)?))
+        Ok((self.beyond_start(offset)?, self.layout().slice(&coord)?))
     }
 
     /// Returns the tile at `coord` of the tensor cut by `tiler`: the tile's modes stay (CuTe's `local_tile`,
@@ -228,7 +228,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     pub fn partition(&self, partition: &Partition) -> Result<Tensor<&[T]>, Error> {
         let start = offset_of(partition)?;
         let part = self.reshaped(0, partition.layout.clone());
-        part.starting_at(self.beyond_start(start))
+        part.starting_at(self.beyond_start(start)?)
     }
 
     fn part(&self, cut: Cut) -> Result<Tensor<&[T]>, Error> {
@@ -246,7 +246,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
             return Err(Error::assumption(cut.operation, why));
         }
         let (divided, part, at) = cut.apply(self.layout())?;
-        Ok((self.beyond_start(divided.at(at)?), part))
+        Ok((self.beyond_start(divided.at(at)?)?, part))
     }
 }
 
@@ -358,7 +358,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     ///
     /// Returns the errors of [`Tensor::partition`].
     pub fn partition_mut(&mut self, partition: &Partition) -> Result<Tensor<&mut [T]>, Error> {
-        let start = self.beyond_start(offset_of(partition)?);
+        let start = self.beyond_start(offset_of(partition)?)?;
         let data = &mut self.data_mut()[..];
         Tensor::known(data, 0, partition.layout.clone()).starting_at(start)
     }

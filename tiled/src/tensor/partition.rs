@@ -24,7 +24,8 @@ impl Partition {
     ///
     /// # Errors
     ///
-    /// Returns an error for a coordinate outside of the shape, or if a number does not fit in 64 bits.
+    /// Returns an error for a coordinate outside of the shape, for a start of more than 64 nested parentheses, or if a
+    /// number does not fit in 64 bits.
     pub fn at(&self, index: i64) -> Result<IntTuple, Error> {
         beyond(&self.start, &self.layout, self.layout.coord_at(index)?)
     }
@@ -64,6 +65,9 @@ pub(crate) fn beyond(
     }
 }
 
+/// The most parentheses that nest in a layout.
+const MOST_DEPTH: usize = 64;
+
 /// The sum of two values of one layout, whose missing modes are 0.
 fn add(a: &IntTuple, b: &IntTuple) -> Result<IntTuple, Error> {
     if a.is_congruent(b) {
@@ -77,6 +81,14 @@ fn add(a: &IntTuple, b: &IntTuple) -> Result<IntTuple, Error> {
         let sum: Vec<i64> = sum.collect::<Result<_, ErrorKind>>()?;
         let mut sum = sum.into_iter();
         return Ok(a.with_leaves_from(|| sum.next().expect("one sum per leaf")));
+    }
+    // The sum mode by mode recurses into the parentheses, of which a layout's values have few.
+    let depth = a.depth().max(b.depth());
+    if depth > MOST_DEPTH {
+        return Err(Error::assumption(
+            "Partition",
+            format!("a start of {depth} nested parentheses: it can have at most {MOST_DEPTH}"),
+        ));
     }
     let rank = a.rank().max(b.rank());
     let mode = |t: &IntTuple, i| t.mode(i).unwrap_or_else(|| 0.into());

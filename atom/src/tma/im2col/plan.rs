@@ -151,7 +151,9 @@ impl Im2colPlan {
         let mut outputs = Vec::new();
         for (d, taps) in request.taps.iter().enumerate() {
             let [lower, upper] = taps.corners(d + 1, dims[d + 1])?;
-            outputs.push((dims[d + 1] - 1 + upper - lower) / taps.stride + 1);
+            // A corner that far out is refused by the check of the map.
+            let last = (dims[d + 1] - 1 + upper).saturating_sub(lower);
+            outputs.push((last / taps.stride).saturating_add(1));
             pixels.lower.push(lower);
             pixels.upper.push(upper);
         }
@@ -164,13 +166,13 @@ impl Im2colPlan {
             .iter()
             .map(|x| x.saturating_mul(request.element.bytes()));
         let bytes: Vec<i64> = bytes.collect();
-        let (matrix, tensor) = matrix(request.taps, &outputs, &dims, &strides)?;
         let mut map = TensorMap::im2col(request.element, [dims, bytes], extents, pixels);
         for (step, taps) in map.element_strides[1..].iter_mut().zip(request.taps) {
             *step = taps.stride;
         }
         map.swizzle = swizzle;
         map.check()?;
+        let (matrix, tensor) = matrix(request.taps, &outputs, &map.dims, &strides)?;
         Ok(Im2colPlan {
             map,
             taps: request.taps.to_vec(),

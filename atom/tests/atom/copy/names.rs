@@ -53,6 +53,18 @@ fn unknown_names_say_what_is_near() {
         "`SM90_TMA_LOAD_IM2COL::PREFETCH` leaves the rank of the tensor open; there are SM90_TMA_LOAD_IM2COL_3D::PREFETCH, \
          SM90_TMA_LOAD_IM2COL_4D::PREFETCH, SM90_TMA_LOAD_IM2COL_5D::PREFETCH"
     );
+    // A width whose double is no number, and one whose double is one.
+    assert_eq!(
+        says(copy("UniversalCopy<complex<int9223372036854775807_t>>")),
+        "no copy operation is called `UniversalCopy<complex<int9223372036854775807_t>>`; the nearest are \
+         UniversalCopy<uint1_t>, UniversalCopy<uint2_t>, UniversalCopy<uint4_t>"
+    );
+    assert_eq!(
+        copy("SM80_CP_ASYNC_CACHEALWAYS<complex<int64_t>>")
+            .unwrap()
+            .name(),
+        "SM80_CP_ASYNC_CACHEALWAYS<uint128_t>"
+    );
     assert_eq!(
         says(copy("SM75_LDSM_N")),
         "no copy operation is called `SM75_LDSM_N`; the nearest are SM75_U32x1_LDSM_N, SM75_U32x2_LDSM_N, SM75_U32x4_LDSM_N"

@@ -423,6 +423,23 @@ fn a_column_is_refused_with_a_sentence() {
         of(images, &[taps(3, 1, 1, [129, 0]), Taps::new(3)], shared),
         "the pixel box has a corner at -129 along dimension 1, not from -128 to 127"
     );
+    // Paddings up to the greatest number.
+    for before in [i64::MAX, i64::MAX - 8] {
+        assert_eq!(
+            of(images, &[taps(1, 1, 1, [before, 0]), Taps::new(3)], shared),
+            format!(
+                "the pixel box has a corner at -{before} along dimension 1, not from -128 to 127"
+            )
+        );
+    }
+    assert_eq!(
+        of(
+            images,
+            &[taps(1, 1, 1, [0, i64::MAX - 7]), Taps::new(3)],
+            shared
+        ),
+        "the pixel box has a corner at 9223372036854775800 along dimension 1, not from -128 to 127"
+    );
     assert_eq!(
         of(images, &[taps(3, 9, 1, [0, 0]), Taps::new(3)], shared),
         "dimension 1 has an element stride of 9, not 1 to 8"

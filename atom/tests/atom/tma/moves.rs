@@ -327,6 +327,59 @@ fn every_tile_arrives_where_its_layout_says() {
     println!("law tma.tile: {cases} cases");
 }
 
+/// Law `tma.stride_0`: tensors of which some modes repeat their elements, in up to seven modes, whole and in part.
+#[test]
+fn law_modes_of_stride_0_bring_the_elements_of_the_tensor() {
+    // Extent, whether the stride is 0, what the tile takes.
+    let choices: [&[(i64, bool, i64)]; 2] = [
+        &[(4, true, 4), (2, false, 2), (1, true, 2), (3, true, 2)],
+        &[(2, true, 2), (2, false, 1)],
+    ];
+    let (mut taken, mut elements) = (0, 0);
+    let mut walk = |modes: &[(i64, bool, i64)]| {
+        let (mut reach, mut shared_reach) = (8, 8);
+        let mut text = [["8", "1", "8", "1"].map(String::from)].to_vec();
+        for (extent, is_still, of_tile) in modes {
+            let stride = if *is_still { 0 } else { reach };
+            text.push([*extent, stride, *of_tile, shared_reach].map(|x| x.to_string()));
+            reach *= if *is_still { 1 } else { *extent };
+            shared_reach *= of_tile;
+        }
+        let part = |at: usize| {
+            let parts: Vec<&str> = text.iter().map(|mode| mode[at].as_str()).collect();
+            format!("({})", parts.join(","))
+        };
+        let (global, tile) = (format!("{}:{}", part(0), part(1)), part(2));
+        let shared = format!("{}:{}", part(2), part(3));
+        let zeros = format!("({})", vec!["0"; text.len()].join(","));
+        if plan(&global, &tile, &shared, TmaElement::F16, 1).is_ok() {
+            taken += 1;
+            elements += check_tile(&global, &tile, &shared, TmaElement::F16, 1, &zeros);
+        }
+    };
+    for (rank, choices) in (1..=3)
+        .map(|rank| (rank, choices[0]))
+        .chain([(6, choices[1])])
+    {
+        let count = choices.len().pow(rank);
+        for number in 0..count {
+            let digit = |at: u32| choices[number / choices.len().pow(at) % choices.len()];
+            walk(&(0..rank).map(digit).collect::<Vec<_>>());
+        }
+    }
+    // The modes of stride 0 that were taken for one of 32 elements, of which 24 lie outside.
+    let two = plan(
+        "(64,4,8):(1,0,0)",
+        "(64,4,8)",
+        "(64,4,8):(1,64,256)",
+        TmaElement::F16,
+        1,
+    );
+    assert_eq!(two.unwrap().map().dims, [64, 4, 8]);
+    assert!(taken > 80, "{taken}");
+    println!("law tma.stride_0: {elements} elements");
+}
+
 /// Law `tma.tensor`: the layout of coordinates says what `coordinates` computes, at every coordinate of the tensor.
 #[test]
 fn the_coordinate_tensor_is_what_instructions_take() {

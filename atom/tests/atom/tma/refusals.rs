@@ -200,6 +200,53 @@ fn what_tma_cannot_do_is_said_in_a_sentence() {
         )),
         "(2048):(2) o 0 o (64,32):(32,1) on bytes is no TMA swizzle: those are Sw<0..3,4,3>, Sw<2,5,2> and Sw<2,6,2>"
     );
+    // A mode that is walked backwards, alone and folded with another one.
+    for (global, tile, shared) in [
+        ("(64,8):(1,-64)", "(64,1)", "(64,1):(1,0)"),
+        ("(64,8):(1,-64)", "(64,8)", "(64,8):(1,64)"),
+    ] {
+        assert_eq!(
+            says(plan(global, tile, shared, F16, 1)),
+            "the mode 1@1 of the tensor has stride -64: a tensor map walks every mode towards higher addresses"
+        );
+    }
+    assert_eq!(
+        says(plan(
+            "(8,2,2,2,8,3):(1,8,16,32,64,-64)",
+            "(8,1,1,1,1,1)",
+            "(8,1,1,1,1,1):(1,0,0,0,0,0)",
+            F16,
+            1
+        )),
+        "the mode 1@5 of the tensor has stride -64: a tensor map walks every mode towards higher addresses"
+    );
+    assert!(plan("(64,1):(1,-64)", "(64,1)", "(64,1):(1,0)", F16, 1).is_ok());
+    // Two modes of stride 0 that would share the fifth dimension.
+    assert_eq!(
+        says(plan(
+            "(8,2,2,2,2,2):(1,16,64,256,0,0)",
+            "(8,2,2,2,2,2)",
+            "(8,2,2,2,2,2):(1,8,16,32,64,128)",
+            F16,
+            1
+        )),
+        "dimension 4 would join the modes 2:0, 2:0, which are not one progression of addresses"
+    );
+    // Numbers of blocks up to the greatest.
+    for (blocks, rows_of_box) in [(i64::MAX, 1), (i64::MAX, 7), (i64::MAX - 1, 64)] {
+        assert_eq!(
+            says(plan(
+                "(64,64):(64,1)",
+                &format!("({rows_of_box},64)"),
+                &format!("({rows_of_box},64):(64,1)"),
+                F32,
+                blocks
+            )),
+            format!(
+                "a box of [64, {rows_of_box}] cannot be cut into {blocks} equal slices from its last dimension on"
+            )
+        );
+    }
     let good = plan(rows, "(64,32)", "(64,32):(32,1)", F32, 1).unwrap();
     let nested: IntTuple = "((0,0),0)".parse().unwrap();
     assert_eq!(
@@ -335,6 +382,22 @@ fn a_map_is_checked_by_itself() {
         good.loaded(&[0]).unwrap_err().to_string(),
         "a box has 2 coordinates, not 1"
     );
+    // A map that the driver encodes, and a box that no shared memory holds.
+    let cube = TensorMap {
+        element: TmaElement::U8,
+        dims: vec![256; 5],
+        strides: vec![256, 1 << 16, 1 << 24, 1 << 32],
+        extents: vec![256; 5],
+        element_strides: vec![1; 5],
+        ..good.clone()
+    };
+    assert_eq!(cube.check(), Ok(()));
+    for moved in [cube.loaded(&[0; 5]), cube.stored(&[0; 5])] {
+        assert_eq!(
+            moved.unwrap_err().to_string(),
+            "the box has 1099511627776 bytes, more than the 1048575 that a barrier can count and shared memory can hold"
+        );
+    }
     // One mebibyte: old drivers encode it rightly; sixteen rows of it they do not.
     assert_eq!(good.tensor_bytes(), 1 << 20);
     assert!(!good.needs_small_tensor_fix(13000));

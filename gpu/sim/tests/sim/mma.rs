@@ -165,7 +165,7 @@ fn tile(
 fn random(dice: &mut Dice, ty: colex_atom::Ty) -> Value {
     let bits = [dice.next(), dice.next(), dice.next()];
     match Value::decode(ty, &bits) {
-        Value::Int(x) => Value::Int(x),
+        integer @ (Value::Int(_) | Value::Large(_)) => integer,
         Value::Complex(_) => {
             let part = |x: u64| (x % 2001) as f64 / 8.0 - 125.0;
             Value::Complex(bits.map(part))

@@ -65,8 +65,11 @@ impl Table {
     /// ```
     #[must_use]
     pub fn grid(&self, color: ColorBy, label: LabelBy) -> Grid {
-        let cell =
-            |row, col| Cell::new(self.label(label, row, col)).filled(self.fill(color, row, col));
+        // Once for all cells: the range of the offsets is that of all of them.
+        let ends = self.ends(color);
+        let cell = |row, col| {
+            Cell::new(self.label(label, row, col)).filled(self.fill(color, ends, row, col))
+        };
         Grid::filled(self.rows(), self.cols(), cell)
             .caption(self.heading())
             .nested(self.row_nesting.clone(), self.col_nesting.clone())
@@ -120,11 +123,15 @@ impl Table {
         }
     }
 
-    fn fill(&self, color: ColorBy, row: i64, col: i64) -> Fill {
-        let (low, high) = match color {
+    /// What the colours go from and to, where they are a scale.
+    fn ends(&self, color: ColorBy) -> (i64, i64) {
+        match color {
             ColorBy::Offset => self.range(),
             _ => (0, self.rows() * self.cols() - 1),
-        };
+        }
+    }
+
+    fn fill(&self, color: ColorBy, (low, high): (i64, i64), row: i64, col: i64) -> Fill {
         match color {
             ColorBy::Nothing => Fill::Blank,
             ColorBy::Cycle => Fill::pastel(self.at(row, col)),

@@ -92,8 +92,11 @@ impl Grid {
     /// The cells at `rows` and `cols`; in a gap, cells with `mark`, in the colour and the region that all cells left out
     /// there have.
     fn picked(&self, rows: &[Option<i64>], cols: &[Option<i64>], mark: &str) -> Self {
+        // Both ascend, so that one pass tells what is left out.
         let out = |kept: &[Option<i64>], count: i64| -> Vec<i64> {
-            (0..count).filter(|at| !kept.contains(&Some(*at))).collect()
+            let mut kept = kept.iter().flatten().peekable();
+            let is_out = |at: &i64| kept.next_if(|kept| *kept == at).is_none();
+            (0..count).filter(is_out).collect()
         };
         let (rows_out, cols_out) = (out(rows, self.rows()), out(cols, self.cols()));
         // The cells of `self` that a cell of the result stands for: one, or those left out in its gap.

@@ -1,6 +1,6 @@
 //! Coordinates, indices and offsets: the maps between them agree with the definition, and undo each other.
 
-use colex_layout::{Coord, Int, IntTuple, Layout, Slot, Unbounded};
+use colex_layout::{Coord, Int, IntTuple, Layout, Slot, Stride, Unbounded};
 
 use crate::law::law;
 use crate::reference::{at, leaves, table};
@@ -26,6 +26,61 @@ fn offset_by_definition() {
             *count += 1;
         }
     });
+}
+
+/// The walk gives every layout its offsets that has them, up to the ends of 64 bits, and refuses the others.
+#[test]
+fn law_offsets_at_the_ends() {
+    let edge = 1_i64 << 61;
+    law("offsets_at_the_ends", "layouts", 5_000, |count| {
+        let strides = [
+            0,
+            1,
+            3,
+            edge,
+            2 * edge,
+            2 * edge - 1,
+            3 * edge,
+            i64::MAX,
+            -1,
+            -2 * edge,
+            -3 * edge,
+            i64::MIN,
+        ];
+        let mut refused = 0;
+        let modes = (1..=3).flat_map(|rank| small::modes(rank, &[1, 2, 3, 4], &strides));
+        for modes in modes.step_by(small::every(5)) {
+            let (shape, strides): (Vec<i64>, Vec<i64>) = modes.iter().copied().unzip();
+            let xors: Vec<Stride> = strides.iter().map(|d| Stride::xor(*d)).collect();
+            let layouts = [
+                Layout::new(shape.clone(), strides),
+                Layout::new(shape, xors),
+            ];
+            for layout in layouts.map(|layout| layout.expect("positive extents")) {
+                let Ok(table) = layout.table() else {
+                    refused += 1;
+                    continue;
+                };
+                let walked = layout.offsets().map(Vec::from_iter);
+                assert_eq!(walked, Ok(table.clone()), "{layout}");
+                let mut folded = vec![];
+                let offsets = layout.offsets().expect("as above");
+                offsets.for_each(|offset| folded.push(offset));
+                assert_eq!(folded, table, "{layout} by for_each");
+                *count += 1;
+            }
+        }
+        assert!(refused > 1_000, "{refused} layouts have no table");
+    });
+    let far: Layout = "2:2305843009213693952".parse().expect("a layout");
+    assert_eq!(far.offsets().map(Vec::from_iter), Ok(vec![0, edge]));
+    let error = "3:4611686018427387904"
+        .parse::<Layout>()
+        .and_then(|l| l.offsets().map(drop));
+    assert_eq!(
+        error.unwrap_err().to_string(),
+        "2 * 4611686018427387904 does not fit 64 bits"
+    );
 }
 
 #[test]

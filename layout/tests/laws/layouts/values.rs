@@ -218,7 +218,7 @@ fn every_arity() {
                 assert_eq!(array[..].into_int_tuple(), Ok(expected.clone()));
                 assert_eq!(array.to_vec().into_int_tuple(), Ok(expected.clone()));
                 assert_eq!((&array.to_vec()).into_int_tuple(), Ok(expected.clone()));
-                let tiler = Tiler::from(&expected);
+                let tiler = Tiler::try_from(&expected).expect("a small tuple");
                 assert_eq!(($($value,)*).into_tiler(), Ok(tiler.clone()));
                 assert_eq!(array.into_tiler(), Ok(tiler.clone()));
                 assert_eq!((&array).into_tiler(), Ok(tiler.clone()));
@@ -286,7 +286,7 @@ fn every_integer() {
                         assert_eq!(n.into_int_tuple(), expected, "{number}");
                         assert_eq!((&n).into_int_tuple(), expected, "{number}");
                         assert_eq!(Layout::new(1, n), expected_layout, "{number}");
-                        let tiler = expected.as_ref().map(Tiler::from).map_err(Error::clone);
+                        let tiler = expected.clone().and_then(|tile| Tiler::try_from(&tile));
                         assert_eq!(n.into_tiler(), tiler, "{number}");
                         let column: Layout = "(100,2):(1,100)".parse().expect("a layout");
                         let offset = expected.clone().and_then(|c| column.at(c));

@@ -1,6 +1,8 @@
 //! Coalesce and filter.
 
-use colex_layout::{IntTuple, Layout};
+use std::collections::BTreeMap;
+
+use colex_layout::{IntTuple, Layout, Stride};
 use proptest::prelude::*;
 
 use crate::law::law;
@@ -84,6 +86,76 @@ fn same_function_means_same_table() {
             }
         }
     });
+}
+
+/// Integer and XOR strides, whose tables are equal wherever no addition carries; all nestings are walked above.
+#[test]
+fn same_function_means_same_table_of_xor_strides() {
+    law("is_same_function", "pairs", 300_000, |count| {
+        let of = |modes: &[Vec<(i64, i64)>]| -> Vec<Layout> {
+            let both = modes.iter().flat_map(|modes| {
+                let (shape, strides): (Vec<i64>, Vec<i64>) = modes.iter().copied().unzip();
+                let xors: Vec<Stride> = strides.iter().map(|d| Stride::xor(*d)).collect();
+                [
+                    Layout::new(shape.clone(), strides),
+                    Layout::new(shape, xors),
+                ]
+            });
+            both.map(|layout| layout.expect("positive extents"))
+                .collect()
+        };
+        let pools = [
+            of(&small::modes(
+                1,
+                &[1, 2, 3, 4, 5, 6, 9],
+                &[-3, -1, 0, 1, 2, 3, 4, 5, 9],
+            )),
+            of(&small::modes(
+                2,
+                &[1, 2, 3, 4, 6],
+                &[-2, -1, 0, 1, 2, 3, 4, 5, 6, 8, 12],
+            )),
+            of(&small::modes(3, &[2, 3], &[0, 1, 2, 3, 4, 6, 12])),
+        ];
+        let mut by_size: BTreeMap<i64, Vec<(Layout, Vec<i64>)>> = BTreeMap::new();
+        for layout in pools.into_iter().flatten() {
+            let table = layout.table().expect("small");
+            by_size
+                .entry(layout.size())
+                .or_default()
+                .push((layout, table));
+        }
+        let mut mixed = 0;
+        for pool in by_size.values() {
+            for (i, (a, ta)) in pool.iter().enumerate() {
+                for (b, tb) in small::in_turn(i, 5, pool.iter()) {
+                    assert_eq!(a.is_same_function(b), ta == tb, "{a} and {b}");
+                    mixed += u64::from(ta == tb && a.is_xor() != b.is_xor());
+                    *count += 1;
+                }
+            }
+        }
+        assert!(
+            mixed > 100,
+            "{mixed} pairs of integer and XOR strides are equal"
+        );
+    });
+    for (a, b) in [
+        ("4:1", "4:^1"),
+        ("4:0", "4:^0"),
+        ("3:3", "3:^3"),
+        ("4:0", "4:0@0"),
+        (
+            "(2305843009213693952,2):(1,0)",
+            "(2305843009213693952,2):(^1,^0)",
+        ),
+    ] {
+        let [a, b]: [Layout; 2] = [a, b].map(|text| text.parse().expect("a layout"));
+        assert!(
+            a.is_same_function(&b) && b.is_same_function(&a),
+            "{a} and {b}"
+        );
+    }
 }
 
 #[test]

@@ -38,7 +38,11 @@ fn holds(ty: Ty, value: Value) -> bool {
             let bits = ty.bits() - u32::from(signed);
             let end = 1_i128 << bits;
             let least = if signed { -end } else { 0 };
-            (least..end).contains(&i128::from(value.int()))
+            let integer = match value {
+                Value::Large(x) => i128::from(x),
+                other => i128::from(other.int()),
+            };
+            (least..end).contains(&integer)
         }
     }
 }

@@ -62,6 +62,43 @@ fn a_thread_value_layout_that_leaves_its_tile() {
     );
 }
 
+/// Offsets of values that fit 64 bits, and offsets in bits that do not: of each memory and of the copy engine.
+#[test]
+fn strides_up_to_64_bits_are_reported_or_refused() -> Outcome {
+    let (near, far) = ((1_i64 << 58) - 1, 1_i64 << 60);
+    for (name, threads, values) in [
+        ("UniversalCopy<uint32_t>", "(32,1):(1,1)", "1:1"),
+        ("UniversalCopy<uint128_t>", "(8,1):(1,1)", "4:1"),
+        ("SM90_BULK_COPY_G2S<1024>", "1:1", "(32,1):(1,1)"),
+        ("SM90_TMA_LOAD_2D<1024>", "1:1", "(32,1):(1,1)"),
+    ] {
+        let copy = TiledCopy::new(colex_atom::copy(name)?, 32, threads, values)?;
+        let report =
+            |stride: i64| copy.report(format!("(32,4):(1,{stride})").as_str(), "(32,4):(1,32)");
+        assert!(report(32).is_ok() && report(near / 4 * 4).is_ok(), "{name}");
+        assert_eq!(
+            report(far).err().map(|error| error.to_string()).as_deref(),
+            Some("1152921504606846976 * 32 does not fit 64 bits"),
+            "{name}"
+        );
+    }
+    // Offsets in shared memory that lie as far apart as 64 bits go.
+    let copy = TiledCopy::new(
+        colex_atom::copy("UniversalCopy<uint8_t>")?,
+        8,
+        "(2,1):(1,1)",
+        "1:1",
+    )?;
+    let mut report = copy.report("(2,1):(9223372036854775807,0)", "(2,1):(1,2)");
+    assert_eq!(
+        report.err().map(|error| error.to_string()).as_deref(),
+        Some("9223372036854775807 * 8 does not fit 64 bits")
+    );
+    report = copy.report("(2,1):(1,2)", "(2,1):(-1152921504606846975,0)");
+    assert!(report.is_ok());
+    Ok(())
+}
+
 /// Threads and values by coordinates: the same copy as by indices.
 #[test]
 fn coordinates_of_the_tile_are_as_good_as_indices() -> Outcome {

@@ -2,10 +2,52 @@
 
 use std::error::Error;
 
-use colex_layout::Layout;
-use colex_tiled::{Coordinates, Operand, Tensor, TiledCopy, TiledMma};
+use colex_layout::{IntTuple, Layout};
+use colex_tiled::{Coordinates, Operand, Partition, Tensor, TiledCopy, TiledMma};
 
 type Outcome = Result<(), Box<dyn Error>>;
+
+/// A partition that a program makes may begin anywhere: outside of the data it is refused, also beyond 64 bits.
+#[test]
+fn partitions_that_begin_far_away_are_refused() -> Outcome {
+    let mut data = Tensor::new((0..8).collect::<Vec<i64>>(), "(4,2):(1,4)")?;
+    let at = |start: i64| -> Result<Partition, Box<dyn Error>> {
+        Ok(Partition {
+            layout: "2:1".parse()?,
+            start: start.into(),
+        })
+    };
+    let told = |tensor: &Tensor<&[i64]>, start| -> Result<String, Box<dyn Error>> {
+        Ok(tensor.partition(&at(start)?).unwrap_err().to_string())
+    };
+    assert_eq!(data.partition(&at(6)?)?.elements()?, [&6, &7]);
+    let view = data.slice((1, ..))?;
+    assert_eq!(view.partition(&at(6)?)?.layout().size(), 2);
+    assert_eq!(
+        told(&view, i64::MAX)?,
+        "1 + 9223372036854775807 does not fit 64 bits"
+    );
+    assert_eq!(
+        told(&view, i64::MAX - 1)?,
+        "Tensor: 2:1 reaches offset 9223372036854775807, and the data has 8 elements"
+    );
+    assert_eq!(
+        told(&data.view(), i64::MAX)?,
+        "Tensor: 2:1 reaches offset 9223372036854775807, and the data has 8 elements"
+    );
+    let start = (0..20_000).fold(IntTuple::from(1), |inner, _| IntTuple::concat([&inner]));
+    let deep = Partition { start, ..at(0)? };
+    assert_eq!(
+        deep.at(1).unwrap_err().to_string(),
+        "Partition: a start of 20000 nested parentheses: it can have at most 64"
+    );
+    let error = data.partition_mut(&at(i64::MIN)?).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "Tensor: 2:1 reaches offset -9223372036854775808, and the data has 8 elements"
+    );
+    Ok(())
+}
 
 /// A thread's partition of the layout, read through the tensor, is what its coordinates name; and all threads' parts
 /// written one after the other are a copy.

@@ -24,7 +24,7 @@ fn tiles_and_partitions_cover_the_tensor_once() -> Outcome {
             let (rows, columns) = (tile.leaves()[0].value(), tile.leaves()[1].value());
             let mut tiled = Vec::new();
             for (i, j) in (0..8 / rows).flat_map(|i| (0..12 / columns).map(move |j| (i, j))) {
-                let part = tensor.local_tile(Tiler::from(&tile), (i, j))?;
+                let part = tensor.local_tile(Tiler::try_from(&tile)?, (i, j))?;
                 // The tile's element (r,c) is the tensor's (i R + r, j C + c).
                 assert_eq!(
                     part.get((1 % rows, 0))?,

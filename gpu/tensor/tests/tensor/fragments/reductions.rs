@@ -244,7 +244,7 @@ fn reductions_along_a_mode_of_uneven_partitions_are_refused() -> Result<(), Erro
         let threads = tv.mode(0).map_or(0, |mode| mode.size());
         let part = |k: &mut Builder| {
             let atom = colex_atom::copy("UniversalCopy<uint32_t>").expect("a width");
-            let tiler = Tiler::from(&tile.shape());
+            let tiler = Tiler::try_from(&tile.shape()).unwrap();
             let copy = TiledCopy::from_tv(atom, 32, tv, tiler).expect("a copy");
             let tile = k.shared_tensor(Ty::F32, tile);
             copy.at(&k.thread()).partition_src(&tile)
