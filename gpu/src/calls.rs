@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use colex_atom::TensorMap;
 
 use crate::error::Error;
-use colex_device::{BareLaunch, CheckedLaunch, Device, LoadedKernel, Memo};
+use colex_device::{BareLaunch, CheckedLaunch, Device, Function, LoadedKernel, Memo};
 use colex_ir::launch::{Argument, Launch, TensorMapArgument};
 use colex_sim::Report;
 use colex_tensor::TensorKernel;
@@ -285,6 +285,12 @@ impl<A> Call<A> {
         };
         launches.map(count).collect()
     }
+}
+
+/// Returns a kernel of a call on the call's device.
+pub(crate) fn function(device: &Device, kernel: &Arc<LoadedKernel>) -> Function {
+    let function = device.function(kernel.clone());
+    function.expect("invariant: the kernels of a call were loaded on its device")
 }
 
 /// A tensor map among the arguments of a shape. It is checked and encoded when the shape is bound to addresses.

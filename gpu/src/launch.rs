@@ -254,11 +254,12 @@ impl LaunchView<'_> {
     /// How many steps of how many bytes lead through the view.
     fn strides(&self) -> Vec<(u64, u64)> {
         let leaves = self.layout.iter().flat_map(Layout::leaves);
-        let steps = leaves.map(|leaf| {
+        // A mode of extent 1 has no step, and any stride.
+        let steps = leaves.filter(|leaf| leaf.extent.value() > 1).map(|leaf| {
             let stride = leaf.stride.as_int().map_or(0, |stride| stride.value());
             (leaf.extent.value() as u64 - 1, stride as u64 * self.element)
         });
-        steps.filter(|(steps, stride)| steps * stride > 0).collect()
+        steps.filter(|(_, stride)| *stride > 0).collect()
     }
 }
 

@@ -30,7 +30,6 @@ pub mod reduce;
 pub mod reference;
 pub mod rowwise;
 mod scratch;
-mod stream_key;
 pub mod testing;
 
 pub use attention::{Attention, attention};

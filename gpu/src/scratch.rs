@@ -1,11 +1,11 @@
 //! Device memory that a call needs besides its operands.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use colex_device::{Buffer, Device, Element, Extension};
+use colex_device::{Buffer, Device, Element, Extension, KeptBuffer, StreamKey};
 
 use crate::error::{Error, ErrorKind};
-use crate::stream_key::StreamKey;
 
 /// The most pieces of memory that a device keeps for calls to come.
 const PIECES: usize = 8;
@@ -20,6 +20,8 @@ const ALIGNMENT: u64 = 256;
 ///
 /// A piece is taken again only for the same stream: what is given to a stream runs in order, so that the next use begins
 /// after the last one has ended. A graph may run at any time, on any stream: nothing of it is taken for a capture.
+///
+/// The device holds this, so that no piece holds the device.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     pieces: Pieces<u8>,
@@ -27,14 +29,16 @@ pub(crate) struct Scratch {
     counters: Pieces<u32>,
     tags: Pieces<u32>,
     /// Kept for good, so that a graph may use it: each is at least twice as long as the one before.
-    zeros: Mutex<Vec<Buffer<u8>>>,
+    zeros: Mutex<Vec<KeptBuffer<u8>>>,
 }
 
 impl Extension for Scratch {
     fn clear(&self) {
-        locked(&self.pieces).clear();
-        locked(&self.counters).clear();
-        locked(&self.tags).clear();
+        // Memory is freed without a lock, since that waits for the device.
+        drop(std::mem::take(&mut *locked(&self.pieces)));
+        for words in [&self.counters, &self.tags] {
+            drop(std::mem::take(&mut *locked(words)));
+        }
         // The zeros stay: a graph that captured a call without its owner reads them whenever it runs.
     }
 }
@@ -225,21 +229,22 @@ pub(crate) fn aligned(bytes: usize) -> usize {
     bytes.saturating_add(ALIGNMENT as usize - 1) / ALIGNMENT as usize * ALIGNMENT as usize
 }
 
-/// Memory that calls have given back, with its stream.
-type Pieces<T> = Mutex<Vec<(StreamKey, Buffer<T>)>>;
+/// Memory that calls have given back, with its stream; that which was given back last is at the end.
+type Pieces<T> = Mutex<Vec<(StreamKey, KeptBuffer<T>)>>;
 
 /// Takes the smallest piece of at least `length` elements, if there is one.
 fn taken<T: Element>(pieces: &Pieces<T>, device: &Device, length: usize) -> Option<Buffer<T>> {
+    let stream = device.stream_key()?;
     let mut pieces = locked(pieces);
-    let stream = stream(device);
-    let fits = |(of, piece): &(StreamKey, Buffer<T>)| *of == stream && piece.len() >= length;
+    let fits = |(of, piece): &(StreamKey, KeptBuffer<T>)| *of == stream && piece.len() >= length;
     let indexed = pieces.iter().enumerate().filter(|(_, piece)| fits(piece));
     let (at, _) = indexed.min_by_key(|(_, (_, piece))| piece.len())?;
-    Some(pieces.swap_remove(at).1)
+    let (_, piece) = pieces.remove(at);
+    piece.on(device).ok()
 }
 
 /// Returns a piece to the cache after the last work that uses it was enqueued on the stream of `device`. If there are
-/// too many pieces, the smallest one is freed.
+/// too many pieces, one of the others is freed.
 pub(crate) fn give_back(device: &Device, piece: Buffer<u8>) {
     keep(&device.extension::<Scratch>().pieces, device, piece);
 }
@@ -249,12 +254,19 @@ pub(crate) fn give_back_words(device: &Device, (kind, words): (WordKind, Buffer<
     keep(device.extension::<Scratch>().words(kind), device, words);
 }
 
+/// The place of the piece that is freed next. Each place has its turn, so that a piece goes whose stream has ended. It is not always the oldest:
+/// where streams take turns, that is the one that is needed next.
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
 fn keep<T: Element>(pieces: &Pieces<T>, device: &Device, piece: Buffer<T>) {
+    // Without a key it is freed, which waits for the device.
+    let (Some(stream), Some(piece)) = (device.stream_key(), piece.kept()) else {
+        return;
+    };
     let mut pieces = locked(pieces);
-    pieces.push((stream(device), piece));
+    pieces.push((stream, piece));
     if pieces.len() > PIECES {
-        let smallest = (0..pieces.len()).min_by_key(|&at| pieces[at].1.len());
-        let freed = smallest.map(|at| pieces.swap_remove(at));
+        let freed = pieces.remove(NEXT.fetch_add(1, Ordering::Relaxed) % PIECES);
         // The memory is freed after the lock, since that waits for the device.
         drop(pieces);
         drop(freed);
@@ -271,24 +283,85 @@ pub(crate) fn zeros(device: &Device, bytes: usize) -> Result<Buffer<u8>, Error> 
     let kept = device.extension::<Scratch>();
     let mut zeros = locked(&kept.zeros);
     if let Some(long) = zeros.iter().find(|memory| memory.len() >= bytes) {
-        return Ok(long.clone());
+        return Ok(long.on(device)?);
     }
     let memory = device.zeros(bytes.next_power_of_two())?;
     device.synchronize()?;
-    zeros.push(memory.clone());
+    zeros.extend(memory.kept());
     Ok(memory)
-}
-
-/// Returns the key of the stream that a device gives its work to.
-fn stream(device: &Device) -> StreamKey {
-    StreamKey::of(device.raw().map_or(0, |raw| raw.stream.addr()))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU32;
+
     use colex_atom::Arch;
 
     use super::*;
+
+    /// The extensions of the test that have been dropped.
+    static DROPPED: AtomicU32 = AtomicU32::new(0);
+
+    #[derive(Debug, Default)]
+    struct Counting;
+
+    impl Extension for Counting {
+        fn clear(&self) {}
+    }
+
+    impl Drop for Counting {
+        fn drop(&mut self) {
+            DROPPED.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A device ends with its last handle, with all that calls have left there.
+    #[test]
+    fn what_calls_leave_keeps_no_device() -> Result<(), Error> {
+        let device = Device::simulator(Arch::Sm80);
+        device.extension::<Counting>();
+        let zeros = zeros(&device, 8)?;
+        let mut memory = Workspace::Kept(&device);
+        let piece = memory.take(1 << 10)?.memory.expect("it is the device's");
+        let address = piece.address();
+        give_back(&device, piece);
+        for kind in [WordKind::Counters, WordKind::Tags] {
+            let words = memory.take_words(&device, (kind, 8))?;
+            give_back_words(&device, (kind, words.expect("there is memory")));
+        }
+        let again = memory.take(1 << 9)?.memory.expect("it is the device's");
+        assert_eq!(again.address(), address, "it was kept");
+        give_back(&device, again);
+        drop(zeros);
+        assert_eq!(DROPPED.load(Ordering::Relaxed), 0);
+        drop(device);
+        assert_eq!(DROPPED.load(Ordering::Relaxed), 1);
+        Ok(())
+    }
+
+    /// The pieces are as many as the device keeps, and a piece that no stream takes again goes.
+    #[test]
+    fn law_a_piece_that_is_not_taken_goes() -> Result<(), Error> {
+        let device = Device::simulator(Arch::Sm80);
+        let pieces = || device.extension::<Scratch>();
+        let sizes = || -> Vec<usize> {
+            let scratch = pieces();
+            let kept = locked(&scratch.pieces);
+            kept.iter().map(|(_, piece)| piece.len()).collect()
+        };
+        // The largest: none of the others is large enough for the calls that follow.
+        for _ in 0..PIECES {
+            give_back(&device, device.uninitialised(1 << 12)?);
+        }
+        for round in 1..=PIECES {
+            assert_eq!(sizes().len(), PIECES);
+            give_back(&device, device.uninitialised(round)?);
+        }
+        assert_eq!(sizes().len(), PIECES);
+        let large = sizes().into_iter().filter(|size| *size == 1 << 12).count();
+        assert!(large < PIECES, "{large} of the first pieces are left");
+        Ok(())
+    }
 
     /// A graph may read the zeros of a call that it captured, so no clearing of caches frees them.
     #[test]

@@ -388,6 +388,60 @@ fn an_assembler_without_words() {
     );
 }
 
+/// A load that fails for lack of memory is no refused text, whether the text is assembled by the linker or loaded as it is.
+#[test]
+fn a_load_without_memory_refuses_no_text() {
+    let act = || {
+        let whole = TEXT.replace(
+            "{ exit; }",
+            "{\nsetmaxnreg.dec.sync.aligned.u32 24;\nexit; }",
+        );
+        let texts = [TEXT, &whole];
+        let said = texts.map(|text| sentence(device().load_ptx(text, "k")));
+        said.join("; ")
+    };
+    let name = "a_load_without_memory_refuses_no_text";
+    let memory = "cuModuleLoadDataEx returned CUDA_ERROR_OUT_OF_MEMORY (2): what the driver says";
+    assert_eq!(said(name, "load:2", act), [memory; 2].join("; "));
+    let refused = "the driver's assembler for Fake refused the text: CUDA_ERROR_INVALID_PTX, what the driver says";
+    assert_eq!(said(name, "load:218", act), [refused; 2].join("; "));
+}
+
+/// The time between events of two contexts of one GPU is none, and the sentence names no simulator.
+#[test]
+fn events_of_two_devices_have_no_time_between_them() {
+    let act = || {
+        let raw = colex_gpu::cuda::RawStream {
+            context: std::ptr::without_provenance_mut(0x9000),
+            stream: std::ptr::null_mut(),
+        };
+        // SAFETY: the fake driver follows no handle.
+        let other = unsafe { Device::from_raw(raw) }.unwrap();
+        let simulator = Device::simulator(colex_atom::Arch::Sm90a);
+        let [one, two, three] =
+            [&device(), &other, &simulator].map(|device| device.record().unwrap());
+        let said = [
+            two.milliseconds_since(&one),
+            one.milliseconds_since(&three),
+            three.milliseconds_since(&one),
+        ];
+        assert!(
+            said.iter()
+                .all(|said| said.as_ref().is_err_and(|error| error.is_other_device()))
+        );
+        said.map(sentence).join("; ")
+    };
+    assert_eq!(
+        said(
+            "events_of_two_devices_have_no_time_between_them",
+            "whole",
+            act
+        ),
+        "the earlier event is on one Fake and is used with another: all that a call uses must be on one device; \
+         the earlier event is on a simulator, not on Fake; the earlier event is on Fake, not on a simulator"
+    );
+}
+
 #[test]
 fn a_kernel_that_fails_is_remembered() {
     let act = || {

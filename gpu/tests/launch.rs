@@ -7,8 +7,6 @@ use colex_tiled::TiledCopy;
 use half::f16;
 
 // By its file: it is not public, and a test build of the whole library for it takes longer than most tests.
-#[path = "../src/stream_key.rs"]
-mod stream_key;
 
 /// A copy of `(m, n)` by rows, 16 bytes at once, of rows whose stride is a multiple of a vector.
 fn copy(device: &Device) -> DeviceKernel {
@@ -140,28 +138,6 @@ fn compact_views_of_every_extent_are_taken() {
     println!("law launch.compact_views: {cases} cases");
 }
 
-/// candle works in the default stream of each thread, whose handle is the same in all: memory that one thread gave
-/// back is still in use when another takes it.
-#[test]
-fn a_default_stream_per_thread_is_another_in_each() {
-    let elsewhere = |handle| {
-        std::thread::spawn(move || stream_key::StreamKey::of(handle))
-            .join()
-            .unwrap()
-    };
-    assert_ne!(
-        elsewhere(stream_key::PER_THREAD),
-        stream_key::StreamKey::of(stream_key::PER_THREAD)
-    );
-    assert_eq!(
-        stream_key::StreamKey::of(stream_key::PER_THREAD),
-        stream_key::StreamKey::of(stream_key::PER_THREAD)
-    );
-    for handle in [0, 1, 0x7000] {
-        assert_eq!(elsewhere(handle), stream_key::StreamKey::of(handle));
-    }
-}
-
 /// A buffer has several handles, so that no borrow keeps what is written apart from what is read. Against a list of the
 /// elements of both.
 #[test]
@@ -238,6 +214,72 @@ fn law_what_is_written_is_apart_from_what_is_read() {
         "{accepted} and {refused} of {cases}"
     );
     println!("law launch.apart: {cases} cases");
+}
+
+/// Views with modes of one element, whose stride may be any number: no pair of them panics, and what shares an element is refused.
+#[test]
+fn law_a_mode_of_one_element_has_any_stride() {
+    let device = Device::simulator(Arch::Sm80);
+    let atom = colex_atom::copy("UniversalCopy<uint32_t>").expect("an atom");
+    let copy = TiledCopy::new(atom, 32, "(4,8):(8,1)", "(1,1):(0,0)").expect("a tiled copy");
+    let mut k = Builder::new("copy", Arch::Sm80, 32);
+    let [src, dst] = ["from", "to"].map(|name| k.tensor(name, Ty::F32, "(64,64):(64,64)"));
+    let (mine, m, n) = (copy.at(&k.thread()), k.block_index(0), k.block_index(1));
+    let src = mine.partition_src(&src.local_tile((4, 8), (&m, &n))); // (CPY, CPY_M, CPY_N)
+    let dst = mine.partition_dst(&dst.local_tile((4, 8), (&m, &n))); // (CPY, CPY_M, CPY_N)
+    let held = k.fragment_like(&src);
+    k.copy_in_bounds(&copy, &src, &held);
+    k.copy_in_bounds(&copy, &held, &dst);
+    let kernel = k.finish().expect("a kernel");
+    let kernel = kernel.load(&device).expect("it loads");
+    let handle = device.upload(&[1f32; 16]).expect("memory");
+    let strides = [-1, 0, 1, i64::MAX];
+    let mut layouts = Vec::new();
+    for (extents, first) in [[1, 1], [1, 2], [2, 1], [2, 2]]
+        .into_iter()
+        .flat_map(|e| strides.map(|s| (e, s)))
+    {
+        layouts.extend(strides.map(|second| (extents, [first, second])));
+    }
+    let text = |([m, n], [s, t]): ([i64; 2], [i64; 2])| format!("({m},{n}):({s},{t})");
+    let places = |(extents, strides): ([i64; 2], [i64; 2]), at: usize| -> Vec<i64> {
+        let all = (0..extents[0]).flat_map(|i| (0..extents[1]).map(move |j| [i, j]));
+        let place = |[i, j]: [i64; 2]| {
+            i.saturating_mul(strides[0])
+                .saturating_add(j.saturating_mul(strides[1]))
+        };
+        all.map(|index| place(index).saturating_add(at as i64))
+            .collect()
+    };
+    let (mut cases, mut accepted) = (0, 0);
+    for (a, b) in layouts
+        .iter()
+        .flat_map(|a| layouts.iter().map(move |b| (*a, *b)))
+    {
+        for at in 2..6 {
+            let read = handle.slice(at..).expect("a part");
+            let mut written = handle.slice(4..).expect("a part");
+            let read = colex_gpu::View::new(&read, &text(a)[..]);
+            let written = colex_gpu::ViewMut::new(&mut written, &text(b)[..]);
+            let (Ok(read), Ok(written)) = (read, written) else {
+                continue;
+            };
+            let done = kernel.launch([1], (&read, written));
+            let shared = places(a, at)
+                .iter()
+                .any(|place| places(b, 4).contains(place));
+            assert!(
+                done.is_err() || !shared,
+                "{} at {at} and {}",
+                text(a),
+                text(b)
+            );
+            accepted += u32::from(done.is_ok());
+            cases += 1;
+        }
+    }
+    assert!(accepted > 0 && accepted < cases);
+    println!("law launch.modes_of_one: {cases} cases");
 }
 
 /// A kernel without a fault whose result depends on the order of its warps: each takes the next ticket.

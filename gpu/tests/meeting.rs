@@ -548,7 +548,7 @@ fn messages_of_a_wrong_length_or_kind() {
         ),
         (
             message(2, 1, 1 << 40, b""),
-            "a message of rank 1 has 1099511627776 bytes: at most 1048576 are read",
+            "a message of rank 1 has 1099511627776 bytes: at most 1114112 are read",
         ),
         (
             message(9, 1, 0, b""),
@@ -565,6 +565,58 @@ fn messages_of_a_wrong_length_or_kind() {
     ] {
         assert_eq!(heard(&bytes), sentence);
     }
+}
+
+/// A rank that reads slowly: what it has of the answer when the time is over is a part of that answer and nothing else, so that it can take
+/// no other message for the rest.
+#[test]
+fn a_rank_that_reads_slowly_gets_no_other_message() {
+    let (ranks, within) = (24, Duration::from_secs(4));
+    let (listener, address) = listener();
+    let long = |rank: usize| vec![rank as u8 + 1; Meeting::MOST_BYTES];
+    let first = thread::spawn(move || {
+        let mut meeting = Meeting::listen(listener, ranks, within).unwrap();
+        sentence(meeting.exchange(&long(0)))
+    });
+    let others: Vec<_> = (2..ranks)
+        .map(|rank| {
+            thread::spawn(move || {
+                let mut meeting = Meeting::join(address, rank, ranks, within).unwrap();
+                sentence(meeting.exchange(&long(rank)))
+            })
+        })
+        .collect();
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(&hello(1, ranks as u32, 1)).unwrap();
+    let mut welcome = [0; 13 + 8 + 8];
+    stream.read_exact(&mut welcome).unwrap();
+    let bytes = long(1);
+    stream
+        .write_all(&message(1, 1, bytes.len() as u64, &bytes))
+        .unwrap();
+    // It has not read the half when rank 0 gives up, and there is room for more by then.
+    let mut found = Vec::new();
+    let mut some = [0; 1 << 14];
+    while !first.is_finished() {
+        let count = stream.read(&mut some).unwrap_or(0);
+        found.extend(&some[..count]);
+        thread::sleep(Duration::from_millis(10));
+    }
+    let said = first.join().unwrap();
+    assert_eq!(said, "rank 1 did not come within 3s");
+    for other in others {
+        assert_eq!(other.join().unwrap(), said);
+    }
+    // The end of the connection, or an error after the last byte.
+    let _ = stream.read_to_end(&mut found);
+    let lengths = |rank| [&(Meeting::MOST_BYTES as u64).to_le_bytes()[..], &long(rank)].concat();
+    let all: Vec<u8> = (0..ranks).flat_map(lengths).collect();
+    let answer = message(3, 1, all.len() as u64, &all);
+    assert!(
+        found.len() < answer.len(),
+        "the connection holds all of the answer"
+    );
+    assert!(answer.starts_with(&found), "{} bytes", found.len());
 }
 
 /// A server that is no rank 0.

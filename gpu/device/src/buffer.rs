@@ -1,12 +1,12 @@
 //! `Buffer`: elements in the memory of a device.
 
 use core::marker::PhantomData;
-use core::ops::{Bound, RangeBounds};
+use core::ops::{Bound, Range, RangeBounds};
 use std::sync::Arc;
 
 use ndarray::{ArrayBase, ArrayD, Data, Dimension, IntoDimension};
 
-use crate::device::{Device, Kind};
+use crate::device::{Device, DeviceIdentity, Kind};
 use crate::element::Element;
 use crate::error::{Error, ErrorKind};
 use colex_ir::launch::{Argument, DeviceMemory};
@@ -38,18 +38,32 @@ pub struct Buffer<T> {
 /// Memory that the work of a device may use.
 #[derive(Debug)]
 struct Allocation {
+    /// Dropped before the device.
+    origin: MemoryOrigin,
     device: Device,
     address: u64,
-    origin: MemoryOrigin,
+}
+
+/// Memory that was allocated on a device, and is freed with its last owner. It does not keep the device: where that is gone, its memory is too.
+#[derive(Debug)]
+struct OwnMemory {
+    device: DeviceIdentity,
+    address: u64,
+}
+
+impl Drop for OwnMemory {
+    fn drop(&mut self) {
+        self.device.free(self.address);
+    }
 }
 
 /// Where memory comes from, and so what happens to it when its last handle is dropped.
 #[derive(Debug)]
 enum MemoryOrigin {
     /// It was allocated on the device, and is freed.
-    Own,
+    Own(Arc<OwnMemory>),
     /// It was allocated on another device of this process: that handle is dropped, after the work of this device.
-    Peer { _owner: Arc<Allocation> },
+    Peer { owner: Arc<Allocation> },
     /// It was allocated by another process, and is closed.
     OtherProcess,
 }
@@ -57,11 +71,7 @@ enum MemoryOrigin {
 impl Drop for Allocation {
     fn drop(&mut self) {
         match (&self.device.0, &self.origin) {
-            (Kind::Simulator(simulated), _) => {
-                let freed = simulated.memory().free(self.address);
-                debug_assert_eq!(freed, Ok(()), "an allocation is freed once");
-            }
-            (Kind::Gpu(gpu), MemoryOrigin::Own) => gpu.free(self.address),
+            (Kind::Simulator(_), _) | (_, MemoryOrigin::Own(_)) => {}
             (Kind::Gpu(gpu), MemoryOrigin::Peer { .. }) => gpu.finish_context(),
             (Kind::Gpu(gpu), MemoryOrigin::OtherProcess) => gpu.close_exported(self.address),
         }
@@ -86,17 +96,49 @@ impl<T: Element> Buffer<T> {
             }
             Kind::Gpu(gpu) => gpu.allocate(length * T::BYTES)?,
         };
+        let own = Arc::new(OwnMemory {
+            device: DeviceIdentity::of(device),
+            address,
+        });
+        Ok(Buffer::of_own(device, own, 0..length))
+    }
+
+    /// Returns elements of memory that was allocated on the device.
+    fn of_own(device: &Device, own: Arc<OwnMemory>, elements: Range<usize>) -> Buffer<T> {
         let memory = Arc::new(Allocation {
             device: device.clone(),
-            address,
-            origin: MemoryOrigin::Own,
+            address: own.address,
+            origin: MemoryOrigin::Own(own),
         });
-        Ok(Buffer {
+        Buffer {
             memory,
-            start: 0,
-            length,
+            start: elements.start,
+            length: elements.len(),
             element: PhantomData,
-        })
+        }
+    }
+
+    /// Returns a handle to the same memory that does not keep the device, for a device's own cache. Memory of a
+    /// [peer](Buffer::as_peer_of) or of [another process](Device::open_exported) has none.
+    ///
+    /// ```
+    /// # use colex_device::{Arch, Device};
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// let kept = device.upload(&[1.0f32, 2.0, 3.0])?.kept().expect("it was allocated on the device");
+    /// assert_eq!(kept.on(&device)?.download()?, [1.0, 2.0, 3.0]);
+    /// assert!(kept.on(&Device::simulator(Arch::Sm90a)).unwrap_err().is_other_device());
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
+    pub fn kept(&self) -> Option<KeptBuffer<T>> {
+        match &self.memory.origin {
+            MemoryOrigin::Own(memory) => Some(KeptBuffer {
+                memory: memory.clone(),
+                start: self.start,
+                length: self.length,
+                element: PhantomData,
+            }),
+            MemoryOrigin::Peer { .. } | MemoryOrigin::OtherProcess => None,
+        }
     }
 
     /// Returns a handle to the same memory for the work of another device, which has access to it.
@@ -105,11 +147,23 @@ impl<T: Element> Buffer<T> {
             device: device.clone(),
             address: self.memory.address,
             origin: MemoryOrigin::Peer {
-                _owner: self.memory.clone(),
+                owner: self.memory.clone(),
             },
         });
         Buffer {
             memory,
+            ..self.clone()
+        }
+    }
+
+    /// Returns a handle to the same elements of the device that allocated them, or that opened them.
+    pub(crate) fn root(&self) -> Buffer<T> {
+        let mut memory = &self.memory;
+        while let MemoryOrigin::Peer { owner } = &memory.origin {
+            memory = owner;
+        }
+        Buffer {
+            memory: memory.clone(),
             ..self.clone()
         }
     }
@@ -136,7 +190,7 @@ impl<T: Element> Buffer<T> {
 
     /// Returns the address of the allocation, if it is one of this device, and the number of elements before the first.
     pub(crate) fn own_allocation(&self) -> Option<(u64, usize)> {
-        let is_own = matches!(self.memory.origin, MemoryOrigin::Own);
+        let is_own = matches!(self.memory.origin, MemoryOrigin::Own(_));
         is_own.then_some((self.memory.address, self.start))
     }
 
@@ -369,27 +423,37 @@ impl<T: Element> Buffer<T> {
     ///
     /// # Errors
     ///
-    /// Returns an error if `source` has another length or is on another device.
+    /// Returns an error if `source` has another length, is on another device, or shares a part of its memory with the buffer but not all
+    /// of it: a GPU copies in no fixed order.
     pub fn copy_from(&self, source: &Buffer<T>) -> Result<(), Error> {
         self.same_length("the buffer", source.length)?;
         self.device().check_same("the buffer", source.device())?;
-        match &self.memory.device.0 {
+        self.copy_on(self.device(), source)
+    }
+
+    /// Copies from a buffer of the same length and device in the stream of a handle.
+    pub(crate) fn copy_on(&self, device: &Device, source: &Buffer<T>) -> Result<(), Error> {
+        let (to, from, bytes) = (self.address(), source.address(), self.bytes());
+        if bytes == 0 {
+            return Ok(());
+        }
+        if to.abs_diff(from) < bytes as u64 {
+            if to == from {
+                return Ok(());
+            }
+            return Err(ErrorKind::CopyOverlap { to, from, bytes }.into());
+        }
+        match &device.0 {
             Kind::Simulator(simulated) => {
                 let mut memory = simulated.memory();
-                let mut copy = |(at, count): (usize, usize)| {
+                self.chunks().try_for_each(|(at, count)| {
                     let bytes = memory.read(source.address_of(at), (count * T::BYTES) as u64)?;
                     memory.write(self.address_of(at), &bytes)
-                };
-                // Slices of one buffer may overlap: every chunk is read before it is overwritten.
-                if source.address() < self.address() {
-                    self.chunks().rev().try_for_each(&mut copy)?
-                } else {
-                    self.chunks().try_for_each(&mut copy)?
-                }
+                })?;
+                Ok(())
             }
-            Kind::Gpu(gpu) => gpu.copy(self.address(), source.address(), self.bytes())?,
+            Kind::Gpu(gpu) => gpu.copy(to, from, bytes),
         }
-        Ok(())
     }
 
     /// The address of an element.
@@ -398,7 +462,7 @@ impl<T: Element> Buffer<T> {
     }
 
     /// The chunks of the elements: the index of the first element of each, and its length.
-    fn chunks(&self) -> impl DoubleEndedIterator<Item = (usize, usize)> {
+    fn chunks(&self) -> impl Iterator<Item = (usize, usize)> {
         let length = self.length;
         let chunk = move |i| (i * CHUNK, CHUNK.min(length - i * CHUNK));
         (0..length.div_ceil(CHUNK)).map(chunk)
@@ -416,6 +480,82 @@ impl<T: Element> Buffer<T> {
             }
             .into())
         }
+    }
+}
+
+/// Elements in the memory of a device, as a cache of the device may hold them: a [`Buffer`] without the device, which it does not keep. The
+/// memory is freed with the last handle of either kind. A device that ends takes it with it.
+///
+/// ```
+/// use colex_device::{Arch, Device, Extension, KeptBuffer};
+/// use std::sync::Mutex;
+///
+/// #[derive(Debug, Default)]
+/// struct Tables(Mutex<Vec<KeptBuffer<f32>>>);
+/// impl Extension for Tables {
+///     fn clear(&self) {
+///         let dropped = std::mem::take(&mut *self.0.lock().unwrap());
+///         drop(dropped);
+///     }
+/// }
+/// let device = Device::simulator(Arch::Sm90a);
+/// let table = device.upload(&[1.0f32, 2.0])?;
+/// device.extension::<Tables>().0.lock().unwrap().extend(table.kept());
+/// # Ok::<(), colex_device::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct KeptBuffer<T> {
+    memory: Arc<OwnMemory>,
+    start: usize,
+    length: usize,
+    element: PhantomData<T>,
+}
+
+impl<T: Element> KeptBuffer<T> {
+    /// Returns the number of elements.
+    ///
+    /// ```
+    /// # use colex_device::{Arch, Device};
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// let kept = device.zeros::<f32>(3)?.kept().expect("it was allocated on the device");
+    /// assert_eq!(kept.len(), 3);
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Returns whether it has no elements.
+    ///
+    /// ```
+    /// # use colex_device::{Arch, Device};
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// let kept = device.zeros::<f32>(3)?.kept().expect("it was allocated on the device");
+    /// assert!(!kept.is_empty());
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Returns the elements as a buffer of their device.
+    ///
+    /// ```
+    /// # use colex_device::{Arch, Device};
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// let buffer = device.upload(&[1.0f32, 2.0, 3.0])?;
+    /// let kept = buffer.slice(1..)?.kept().expect("it was allocated on the device");
+    /// assert_eq!(kept.on(&device)?.download()?, [2.0, 3.0]);
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the memory is another device's.
+    pub fn on(&self, device: &Device) -> Result<Buffer<T>, Error> {
+        self.memory.device.check("the buffer", device)?;
+        let elements = self.start..self.start + self.length;
+        Ok(Buffer::of_own(device, self.memory.clone(), elements))
     }
 }
 
@@ -567,25 +707,91 @@ mod tests {
         );
     }
 
-    /// Buffers of several chunks, their last one short, and overlapping slices in both directions.
+    /// What a device's cache keeps does not keep the device, and what it was given back lives as long as any handle to it.
+    #[test]
+    fn kept_memory_keeps_no_device() {
+        let device = Device::simulator(Arch::Sm90a);
+        let buffer = device.upload(&[1u32, 2, 3]).unwrap();
+        let address = buffer.address();
+        let kept = buffer.slice(1..).unwrap().kept().unwrap();
+        drop(buffer);
+        let again = kept.on(&device).unwrap();
+        assert_eq!((again.address(), again.len()), (address + 4, 2));
+        drop(kept);
+        assert_eq!(again.download().unwrap(), [2, 3]);
+        let kept = again.kept().unwrap();
+        drop(again);
+        let Kind::Simulator(simulated) = &device.0 else {
+            unreachable!("it is a simulator");
+        };
+        let simulated = Arc::downgrade(simulated);
+        drop(device);
+        assert!(simulated.upgrade().is_none());
+        let other = Device::simulator(Arch::Sm90a);
+        assert_eq!(
+            said(kept.on(&other)),
+            "the buffer is on one simulator of sm_90a and is used with another: all that a call uses must be on one device"
+        );
+    }
+
+    /// Buffers of several chunks, their last one short.
     #[test]
     fn chunks_are_all_of_a_buffer() {
         let device = Device::simulator(Arch::Sm90a);
         let length = 2 * CHUNK + 5;
         let numbers: Vec<u32> = (0..length as u32).collect();
-        for shift in [1, CHUNK - 1, CHUNK + 1] {
-            let buffer = device.zeros(length).unwrap();
-            assert_eq!(buffer.download().unwrap(), vec![0; length]);
-            buffer.write(&numbers).unwrap();
-            assert_eq!(buffer.download().unwrap(), numbers);
-            let (low, high) = (buffer.slice(..length - shift), buffer.slice(shift..));
-            let (low, high) = (low.unwrap(), high.unwrap());
-            high.copy_from(&low).unwrap();
-            assert_eq!(high.download().unwrap(), numbers[..length - shift]);
-            buffer.write(&numbers).unwrap();
-            low.copy_from(&high).unwrap();
-            assert_eq!(low.download().unwrap(), numbers[shift..]);
+        let (buffer, copy) = (device.zeros(length).unwrap(), device.zeros(length).unwrap());
+        assert_eq!(buffer.download().unwrap(), vec![0; length]);
+        buffer.write(&numbers).unwrap();
+        assert_eq!(buffer.download().unwrap(), numbers);
+        for shift in [0, 1, CHUNK - 1, CHUNK + 1] {
+            let (from, to) = (buffer.slice(shift..), copy.slice(..length - shift));
+            let (from, to) = (from.unwrap(), to.unwrap());
+            to.copy_from(&from).unwrap();
+            assert_eq!(to.download().unwrap(), numbers[shift..]);
         }
+    }
+
+    /// All pairs of slices of one buffer of eight elements: a copy is as if the source were read first, or it is refused, by both calls.
+    #[test]
+    fn law_slices_that_overlap_in_part_are_not_copied() {
+        let device = Device::simulator(Arch::Sm90a);
+        let numbers: Vec<u16> = (1..=8).collect();
+        let buffer = device.upload(&numbers).unwrap();
+        let (mut cases, mut refused) = (0, 0);
+        for length in 0..=8 {
+            for (to, from) in
+                (0..=8 - length).flat_map(|to| (0..=8 - length).map(move |from| (to, from)))
+            {
+                let slice = |at: usize| buffer.slice(at..at + length).unwrap();
+                let by_engine = || device.enqueue_copy(&slice(to), &slice(from));
+                let calls: [&dyn Fn() -> Result<(), Error>; 2] =
+                    [&|| slice(to).copy_from(&slice(from)), &by_engine];
+                for call in calls {
+                    buffer.write(&numbers).unwrap();
+                    let copied = call();
+                    let mut expected = numbers.clone();
+                    if copied.is_ok() {
+                        expected.copy_within(from..from + length, to);
+                    }
+                    assert_eq!(buffer.download().unwrap(), expected);
+                    assert_eq!(copied.is_err(), to != from && to.abs_diff(from) < length);
+                    cases += 1;
+                    refused += u32::from(copied.is_err());
+                }
+            }
+        }
+        assert!(refused > 0);
+        let (low, high) = (buffer.slice(..5).unwrap(), buffer.slice(3..).unwrap());
+        let (from, to) = (low.address(), high.address());
+        assert_eq!(
+            said(high.copy_from(&low)),
+            format!(
+                "the copy of 10 bytes from {from:#x} to {to:#x} would read what it writes: the slices share a part of their memory, \
+                 and a GPU copies in no fixed order; copy by a third buffer"
+            )
+        );
+        println!("law slices_that_overlap_in_part_are_not_copied: {cases} cases");
     }
 
     /// Lengths from 2^36 bytes to what cannot be counted: each is an error or a buffer, and nothing aborts.

@@ -343,6 +343,20 @@ pub(crate) enum ErrorKind {
         expected: usize,
         found: usize,
     },
+    #[error(
+        "the copy of {bytes} bytes from {from:#x} to {to:#x} would read what it writes: the slices share a part of their memory, and a GPU \
+         copies in no fixed order; copy by a third buffer"
+    )]
+    CopyOverlap { to: u64, from: u64, bytes: usize },
+    #[error(
+        "a matrix of {rows} by {columns} elements with the leading dimension {leading} is none of cuBLASLt: columns begin at least a column \
+         apart, and the last element has an address"
+    )]
+    LtMatrix {
+        rows: u64,
+        columns: u64,
+        leading: i64,
+    },
     #[error("{}", other_device(what, device, holder))]
     OtherDevice {
         what: &'static str,

@@ -109,13 +109,25 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// Returns an error on the simulator, and the driver's error.
+    /// Returns an error on the simulator, an error if the events are of two devices, and the driver's error.
     pub fn milliseconds_since(&self, start: &Event) -> Result<f32, Error> {
         match (&self.0, &start.0) {
             (Some(end), Some(start)) if end.gpu().is_same_context(start.gpu()) => {
                 end.milliseconds_since(start)
             }
-            _ => Err(ErrorKind::Unsupported {
+            (Some(_), _) | (_, Some(_)) => {
+                let of = |event: &Event| match &event.0 {
+                    Some(event) => event.gpu().name().to_string(),
+                    None => "a simulator".to_string(),
+                };
+                Err(ErrorKind::OtherDevice {
+                    what: "the earlier event",
+                    device: of(self),
+                    holder: of(start),
+                }
+                .into())
+            }
+            (None, None) => Err(ErrorKind::Unsupported {
                 what: "take the time",
                 device: "the simulator".to_string(),
                 why: "it counts what a kernel does, and a GPU's time is measured between two events of one GPU",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cuda::{BareGpuLaunch, HeldGpuLaunch, Loaded};
-use crate::device::{Device, Kind};
+use crate::device::{Device, DeviceIdentity, Kind};
 use crate::element::sealed;
 use crate::error::{Error, ErrorKind};
 use crate::overlap::waits_first;
@@ -21,9 +21,10 @@ pub struct Function {
     device: Device,
 }
 
-/// A loaded kernel. It holds no handle to the device, so that the device's own cache can keep it.
+/// A loaded kernel. It holds no handle to the device, so that the device's own cache can keep it. Only that device takes it.
 #[derive(Debug)]
 pub struct LoadedKernel {
+    device: DeviceIdentity,
     entry: String,
     signature: EntrySignature,
     /// The claims of its accesses about a launch; a kernel from a text has none.
@@ -52,7 +53,8 @@ impl Launchable for Function {
 impl sealed::Sealed for LoadedKernel {}
 
 impl Launchable for LoadedKernel {
-    fn loaded_on(&self, _: &Device) -> Result<&LoadedKernel, Error> {
+    fn loaded_on(&self, device: &Device) -> Result<&LoadedKernel, Error> {
+        self.device.check("the kernel", device)?;
         Ok(self)
     }
 }
@@ -277,7 +279,7 @@ impl Device {
     /// Returns an error if the verifier refuses the kernel, if it was built for another architecture, or, with the log,
     /// if the assembler refuses it.
     pub fn load(&self, kernel: &Kernel) -> Result<Function, Error> {
-        Ok(self.function(self.load_kernel(kernel)?))
+        self.function(self.load_kernel(kernel)?)
     }
 
     /// Loads a kernel as [`load`](Device::load) does, without a handle to the device, so that the device's caches can
@@ -328,6 +330,7 @@ impl Device {
             }
         };
         let loaded = LoadedKernel {
+            device: DeviceIdentity::of(self),
             entry: kernel.name.clone(),
             signature: signature::of_kernel(&kernel)?,
             claims: LaunchClaims::of(&kernel),
@@ -345,15 +348,22 @@ impl Device {
     /// # use colex_ir::KernelBuilder;
     /// # use colex_ir::launch::Launch;
     /// # let kernel = KernelBuilder::new("empty", device.arch()).finish();
-    /// let function = device.function(device.load_kernel(&kernel)?);
+    /// let function = device.function(device.load_kernel(&kernel)?)?;
     /// assert_eq!(function.entry(), "empty");
+    /// let other = Device::simulator(Arch::Sm90a);
+    /// assert!(other.function(device.load_kernel(&kernel)?).unwrap_err().is_other_device());
     /// # Ok::<(), colex_device::Error>(())
     /// ```
-    pub fn function(&self, loaded: Arc<LoadedKernel>) -> Function {
-        Function {
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if another device has loaded it.
+    pub fn function(&self, loaded: Arc<LoadedKernel>) -> Result<Function, Error> {
+        loaded.loaded_on(self)?;
+        Ok(Function {
             loaded,
             device: self.clone(),
-        }
+        })
     }
 
     /// Returns an entry of a PTX text, assembled by the driver for this device. Its parameters are read from the text,
@@ -376,7 +386,7 @@ impl Device {
     pub fn load_ptx(&self, text: &str, entry: &str) -> Result<Function, Error> {
         let loads = &self.held().loads;
         if let Some(loaded) = loads.of_text(text, entry) {
-            return Ok(self.function(loaded));
+            return self.function(loaded);
         }
         let signature = signature::of(text, entry)?;
         let Kind::Gpu(gpu) = &self.0 else {
@@ -394,13 +404,14 @@ impl Device {
             None => gpu.module(text)?,
         };
         let loaded = LoadedKernel {
+            device: DeviceIdentity::of(self),
             entry: entry.to_string(),
             signature,
             claims: LaunchClaims::default(),
             waits_first: false,
             code: Code::Gpu(gpu.entry_of(module, entry)?),
         };
-        Ok(self.function(loads.keep_text(text, loaded)))
+        self.function(loads.keep_text(text, loaded))
     }
 
     /// Returns an entry of machine code that another compiler made for this device: a cubin, as `ptxas` or `nvcc -cubin`
@@ -470,13 +481,14 @@ impl Device {
             cluster: None,
             is_flat: false,
         };
-        Ok(self.function(Arc::new(LoadedKernel {
+        self.function(Arc::new(LoadedKernel {
+            device: DeviceIdentity::of(self),
             entry: entry.to_string(),
             signature,
             claims: LaunchClaims::default(),
             waits_first: false,
             code: Code::Gpu(gpu.entry_of(module, entry)?),
-        })))
+        }))
     }
 
     /// Runs a kernel over a grid, after all work enqueued before. On a GPU the call returns at once, and an error of
@@ -563,6 +575,7 @@ impl Device {
             }
             .into());
         };
+        kernel.loaded_on(self)?;
         kernel.check_launch(&launch, arguments, gpu.limits())?;
         let begins_early = kernel.waits_first && !in_order;
         Ok(BareLaunch {
@@ -584,6 +597,7 @@ impl Device {
         (launch, in_order): (Launch, bool),
         arguments: &[Argument],
     ) -> Result<CheckedLaunch, Error> {
+        kernel.loaded_on(self)?;
         kernel.check_launch(&launch, arguments, self.limits())?;
         let begins_early = kernel.waits_first && !in_order;
         let held = match &self.0 {
@@ -603,9 +617,10 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Returns the device's error. The device must be the one for which the launch was checked.
+    /// Returns the device's error, and an error if the launch was checked for another device.
     #[doc(hidden)]
     pub fn launch_checked(&self, checked: &CheckedLaunch) -> Result<(), Error> {
+        checked.kernel.loaded_on(self)?;
         match (&self.0, &checked.kernel.code, &checked.held) {
             (Kind::Gpu(gpu), Code::Gpu(code), Some(held)) => gpu.launch_held(code, held),
             _ => self.enqueue(
@@ -804,6 +819,56 @@ mod tests {
         }
         assert!(refused > cases / 4 && refused < cases && flat > 20);
         println!("law launch_faults_are_found_before_the_launch: {cases} cases");
+    }
+
+    /// Every pair of devices, and every call that takes a kernel without a handle to its device. A device that has ended is another one, too.
+    #[test]
+    fn a_loaded_kernel_is_taken_by_its_own_device_only() {
+        let archs = [Arch::Sm80, Arch::Sm90a, Arch::Sm90a];
+        let devices = archs.map(Device::simulator);
+        let kernel = |device: &Device| {
+            let kernel = KernelBuilder::new("k", Arch::Sm80).finish();
+            device.load_kernel(&kernel).unwrap()
+        };
+        let ended = kernel(&Device::simulator(Arch::Sm80));
+        let mut loaded: Vec<Arc<LoadedKernel>> = devices.iter().map(kernel).collect();
+        loaded.push(ended);
+        let launch = Launch::new(1, 32);
+        let mut cases = 0;
+        for (at, device) in devices.iter().enumerate() {
+            for (of, kernel) in loaded.iter().enumerate() {
+                let checked = devices.get(of).map_or(&devices[0], |own| own);
+                let checked = checked.checked_launch(kernel, (launch, false), &[]);
+                let mut answers = vec![
+                    device.launch(&**kernel, launch, &[]),
+                    device.launch_in_order(&**kernel, launch, &[]),
+                    device.profile(&**kernel, launch, &[]).map(drop),
+                    device.function(kernel.clone()).map(drop),
+                    device
+                        .checked_launch(kernel, (launch, false), &[])
+                        .map(drop),
+                ];
+                if let Ok(checked) = &checked {
+                    answers.push(device.launch_checked(checked));
+                }
+                assert_eq!(checked.is_ok(), of < devices.len());
+                for answer in answers {
+                    assert_eq!(answer.is_ok(), at == of, "{at} {of} {answer:?}");
+                    cases += 1;
+                }
+            }
+        }
+        let said =
+            |device: &Device, kernel| device.launch(kernel, launch, &[]).unwrap_err().to_string();
+        assert_eq!(
+            said(&devices[0], &*loaded[1]),
+            "the kernel is on the simulator of sm_90a, not on the simulator of sm_80"
+        );
+        assert_eq!(
+            said(&devices[1], &*loaded[2]),
+            "the kernel is on one simulator of sm_90a and is used with another: all that a call uses must be on one device"
+        );
+        println!("law a_loaded_kernel_is_taken_by_its_own_device_only: {cases} cases");
     }
 
     #[test]

@@ -33,10 +33,11 @@ mod peer;
 #[cfg(feature = "serde")]
 mod serialize;
 mod signature;
+mod stream_key;
 mod timing;
 mod view;
 
-pub use buffer::Buffer;
+pub use buffer::{Buffer, KeptBuffer};
 pub use cache::{Cache, SharedLines};
 pub use colex_atom::Arch;
 pub use device::{Device, Extension, Rates};
@@ -49,6 +50,8 @@ pub use function::{BareLaunch, CheckedLaunch};
 pub use function::{Function, Launchable, LoadedKernel, Origin, Resources};
 pub use memo::Memo;
 pub use peer::{ExportedBuffer, Flags};
+#[doc(hidden)]
+pub use stream_key::StreamKey;
 pub use timing::{Repeats, TimedWork, Timing};
 pub use view::{View, ViewKey, ViewMut};
 
@@ -57,6 +60,7 @@ const _: () = {
     const fn shared<T: Send + Sync>() {}
     shared::<Device>();
     shared::<Buffer<f32>>();
+    shared::<KeptBuffer<f32>>();
     shared::<View<'_, f32>>();
     shared::<ViewMut<'_, f32>>();
     shared::<Function>();

@@ -70,7 +70,7 @@ impl Hasher for Mixer {
 }
 
 impl<K: Hash + Eq + Clone, V> Memo<K, V> {
-    /// Builds an empty cache of at most `most` values.
+    /// Builds an empty cache of at most `most` values. With none, every call makes its value.
     pub fn new(most: usize) -> Memo<K, V> {
         Memo {
             places: RwLock::default(),
@@ -98,6 +98,9 @@ impl<K: Hash + Eq + Clone, V> Memo<K, V> {
         key: &K,
         make: impl FnOnce() -> Result<V, E>,
     ) -> Result<Arc<V>, E> {
+        if self.most == 0 {
+            return make().map(Arc::new);
+        }
         if let Some(value) = self.get(key) {
             return Ok(value);
         }
@@ -377,6 +380,27 @@ mod tests {
         assert_eq!(there, [0, 3, 4, 5, 6, 7, 8]);
         kept.clear();
         assert!((0..9).all(|key| kept.get(&key).is_none()));
+    }
+
+    /// Caches of all small sizes give every value and keep no more than their size.
+    #[test]
+    fn law_a_cache_keeps_at_most_its_size() {
+        let mut cases = 0;
+        for most in 0..6 {
+            let kept = Memo::new(most);
+            for key in (0..20).map(|at| at * at % 11) {
+                assert_eq!(
+                    *kept
+                        .get_or_make(&key, || Ok::<_, Infallible>(3 * key))
+                        .unwrap(),
+                    3 * key
+                );
+                assert!(kept.places.read().unwrap().len() <= most);
+                assert_eq!(kept.get(&key).is_some(), most > 0);
+                cases += 1;
+            }
+        }
+        println!("law a_cache_keeps_at_most_its_size: {cases} cases");
     }
 
     #[test]

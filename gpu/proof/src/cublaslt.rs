@@ -100,7 +100,6 @@ fn matrix<T: GemmElement>(problem: &GemmProblem, name: Operand, transposed: bool
     };
     LtMatrix {
         ty: data_type(T::TY),
-        element_bytes: T::BYTES as u64,
         rows,
         columns,
         leading: problem.leading_of(name),

@@ -19,7 +19,7 @@ use super::problem::{
 };
 use super::tune::tuned;
 use crate::autotune::Autotune;
-use crate::calls::{Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
+use crate::calls::{self, Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
 use crate::error::{AttentionError, Error, ErrorKind, disjoint};
 use crate::gemm::problem::GemmElement;
 use crate::memory_bound::modes;
@@ -1278,7 +1278,7 @@ impl AttentionCall<'_> {
         // The kernel that sorts sequences comes first.
         let kernel = kernels.nth(usize::from(self.plan.sorted));
         let kernel = kernel.expect("attention is a launch");
-        let function = || self.device.function(kernel.clone());
+        let function = || calls::function(&self.device, kernel);
         Some(self.function.get_or_init(function))
     }
 

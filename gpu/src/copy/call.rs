@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::loop_nest::{LoopNest, correspond_empty};
 use super::plan::{CopyMethod, CopyPlan};
 use super::prepared::{CopyHow, CopyShape, PreparedCopies};
-use crate::calls::{Call, PreparedLaunch, Shape, same_device};
+use crate::calls::{self, Call, PreparedLaunch, Shape, same_device};
 use crate::error::{Error, ErrorKind, disjoint};
 use crate::memory_bound::call::NOTHING;
 use crate::memory_bound::modes::{has_elements, resized};
@@ -299,7 +299,7 @@ impl<'a> CopyCall<'a> {
     /// Returns the kernels on their device, in the order of their launches.
     pub fn functions(&self) -> impl Iterator<Item = Function> {
         let kernels = self.call.iter().flat_map(|call| call.kernels());
-        kernels.map(|kernel| self.device.function(kernel.clone()))
+        kernels.map(|kernel| calls::function(&self.device, kernel))
     }
 
     /// Runs the copy on the simulator, and returns the counts of each launch.

@@ -40,7 +40,7 @@ use super::prepared::{BuiltProduct, GemmKernel, GemmShape, PreparedGemms, Role, 
 use super::problem::{EpilogueWork, MOST, check_extent, holds_f32};
 use super::sm90::{WARPGROUP_THREADS, WORDS, WORKSPACE, counted_along_k, numbers_of_parts};
 use crate::autotune::Autotune;
-use crate::calls::{Addresses, Call, KernelOf, PreparedLaunch, Shape, same_device};
+use crate::calls::{self, Addresses, Call, KernelOf, PreparedLaunch, Shape, same_device};
 use crate::copy::call::CopyCall;
 use crate::error::{Error, ErrorKind, disjoint};
 use crate::kernels::{Compute, GemmElement, GemmProblem};
@@ -2084,7 +2084,7 @@ impl<'a> GemmCall<'a> {
         let work = self.work.as_ref()?;
         let mut kernels = work.product.kernels();
         let kernel = kernels.next().expect("a product is a launch");
-        let function = || self.device.function(kernel.clone());
+        let function = || calls::function(&self.device, kernel);
         Some(work.function.get_or_init(function))
     }
 

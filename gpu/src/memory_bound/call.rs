@@ -12,7 +12,9 @@ use colex_ir::launch::Launch;
 use colex_sim::Report;
 use colex_tensor::{Arg, TensorKernel};
 
-use crate::calls::{Addresses, Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
+use crate::calls::{
+    self, Addresses, Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device,
+};
 use crate::error::{Error, disjoint};
 use crate::recent::{self, CallKey};
 use crate::scratch::{self, Piece, WordKind, Workspace};
@@ -509,14 +511,14 @@ impl<P: MemoryBoundPlan> MemoryBoundCall<'_, P> {
     /// Returns the first kernel on its device; `None` if there is nothing to do.
     pub fn function(&self) -> Option<&Function> {
         let kernel = self.work.as_ref()?.kernels().next()?;
-        let function = || self.device.function(kernel.clone());
+        let function = || calls::function(&self.device, kernel);
         Some(self.function.get_or_init(function))
     }
 
     /// Returns the kernel of each launch on its device.
     pub fn functions(&self) -> impl Iterator<Item = Function> {
         let kernels = self.work.iter().flat_map(|work| work.kernels());
-        kernels.map(|kernel| self.device.function(kernel.clone()))
+        kernels.map(|kernel| calls::function(&self.device, kernel))
     }
 
     /// Runs the call on the simulator, and returns what each of its launches counted; no report if there is nothing to do.

@@ -1539,6 +1539,138 @@ fn a_context_at_the_address_of_one_that_ended_begins_anew() {
     assert_eq!(said(name, "whole", act), "none");
 }
 
+/// How often a function was called.
+fn count(counts: &Counts, name: &str) -> u64 {
+    counts.get(name).copied().unwrap_or(0)
+}
+
+/// Runs a product with parts of K, which leaves memory for them with the device, and one without a K, which leaves zeros.
+fn leaves_memory(device: &Device) -> Result<(), Error> {
+    let [a, b, mut c] = [(); 3].map(|()| buffer::<bf16>(device));
+    for k in [8192, 0] {
+        let product = GemmProblem::new(64, 64, k).on(&a, &b, &mut c)?;
+        product.run()?;
+    }
+    Ok(())
+}
+
+/// A context that calls have left memory in ends with its last handle, and all memory and modules before it.
+#[test]
+fn a_context_ends_with_the_memory_that_calls_have_left() {
+    let act = || {
+        let counting = elsewhere(0x9000).unwrap();
+        let work = || leaves_memory(&Device::gpu(0)?);
+        for counts in [(); 2].map(|()| counted(&counting, work).unwrap()) {
+            let [allocated, freed] =
+                ["cuMemAlloc_v2", "cuMemFree_v2"].map(|name| count(&counts, name));
+            // Three matrices, the parts, the zeros.
+            assert!(allocated >= 5 && allocated == freed, "{counts:?}");
+            let [loaded, unloaded] =
+                ["cuModuleLoadDataEx", "cuModuleUnload"].map(|name| count(&counts, name));
+            assert!(loaded > 0 && loaded == unloaded, "{counts:?}");
+            assert_eq!(
+                count(&counts, "cuDevicePrimaryCtxRelease_v2"),
+                1,
+                "{counts:?}"
+            );
+        }
+        // Where a program has the context too, it goes on with what a graph of its own may read: the zeros.
+        let (context, stream) = cudarc_stream();
+        let counts = counted(&counting, || {
+            let beside = Device::from_cuda(context.clone(), stream.clone())?;
+            work()?;
+            drop(beside);
+            Ok(())
+        });
+        let counts = counts.unwrap();
+        let [allocated, freed] = ["cuMemAlloc_v2", "cuMemFree_v2"].map(|name| count(&counts, name));
+        assert_eq!(allocated, freed + 1, "{counts:?}");
+        "ended".to_string()
+    };
+    let name = "calls::a_context_ends_with_the_memory_that_calls_have_left";
+    assert_eq!(said(name, "whole", act), "ended");
+}
+
+/// A context of the program that begins at the address of one that the program has destroyed begins with nothing: neither with its
+/// functions nor with the memory that calls have left there.
+#[test]
+fn a_callers_context_at_the_address_of_one_that_ended_begins_anew() {
+    let act = || {
+        let counting = device();
+        let work = || {
+            let device = elsewhere(0x9000)?;
+            leaves_memory(&device)?;
+            let function = device.load(&kernel())?;
+            Ok(device.launch(&function, Launch::new(1, 32), &[7u32.into()])?)
+        };
+        let first = counted(&counting, work).unwrap();
+        let again = counted(&counting, work).unwrap();
+        assert_eq!(count(&again, "cuModuleLoadDataEx"), 0, "{again:?}");
+        // The matrices alone.
+        assert_eq!(count(&again, "cuMemAlloc_v2"), 3, "{again:?}");
+        // SAFETY: no device of the context lives, and the fake driver follows no handle.
+        let ended = unsafe { sys::cuCtxDestroy_v2(std::ptr::without_provenance_mut(0x9000)) };
+        assert_eq!(ended, sys::CUresult::CUDA_SUCCESS);
+        let anew = counted(&counting, work).unwrap();
+        let names = ["cuModuleLoadDataEx", "cuMemAlloc_v2"];
+        assert_eq!(
+            names.map(|name| count(&anew, name)),
+            names.map(|name| count(&first, name)),
+            "{anew:?}"
+        );
+        // What ended with the context is not freed in the new one.
+        assert_eq!(count(&anew, "cuMemFree_v2"), 3, "{anew:?}");
+        assert_eq!(count(&anew, "cuModuleUnload"), 0, "{anew:?}");
+        "anew".to_string()
+    };
+    let name = "calls::a_callers_context_at_the_address_of_one_that_ended_begins_anew";
+    assert_eq!(said(name, "whole", act), "anew");
+}
+
+/// A driver gives a new stream the handle of one that has ended, whose kernels may still run: a call there takes none of its memory. A driver
+/// that does not tell its streams apart has no memory kept for them.
+#[test]
+fn a_stream_at_the_handle_of_one_that_ended_takes_none_of_its_memory() {
+    let act = || {
+        let device = device();
+        let (context, _) = cudarc_stream();
+        let problem = GemmProblem::new(64, 64, 8192);
+        let run = |beside: &Device| {
+            let [a, b, mut c] = [(); 3].map(|()| buffer::<bf16>(beside));
+            let mut product = || counted(&device, || problem.on(&a, &b, &mut c)?.run()).unwrap();
+            let allocated = [product(), product()].map(|counts| count(&counts, "cuMemAlloc_v2"));
+            (beside.raw().unwrap().stream.addr(), allocated)
+        };
+        let own = || run(&device.on_new_stream().unwrap());
+        let callers = || {
+            let stream = context.new_stream().unwrap();
+            let (context, stream) = (context.cu_ctx().cast(), stream.cu_stream().cast());
+            // SAFETY: the handles live as long as the device, and the fake driver follows none of them.
+            run(&unsafe { Device::from_raw(RawStream { context, stream }) }.unwrap())
+        };
+        let of_cudarc = || {
+            let stream = context.new_stream().unwrap();
+            run(&Device::from_cuda(context.clone(), stream).unwrap())
+        };
+        let works: [&dyn Fn() -> (usize, [u64; 2]); 3] = [&own, &callers, &of_cudarc];
+        let found = works.map(|work| {
+            let [(first, of_first), (second, of_second)] = [work(), work()];
+            assert_eq!(of_first, of_second);
+            format!("{} {of_first:?}", first == second)
+        });
+        found.join("; ")
+    };
+    let name = "calls::a_stream_at_the_handle_of_one_that_ended_takes_none_of_its_memory";
+    assert_eq!(
+        said(name, "reused", act),
+        "true [1, 0]; true [1, 0]; true [1, 0]"
+    );
+    assert_eq!(
+        said(name, "unnumbered", act),
+        "false [1, 1]; false [1, 1]; false [1, 1]"
+    );
+}
+
 /// What a program loads through raw handles stays loaded between its devices, in more than one context, until it is
 /// cleared; at the address of a context that ended it begins anew.
 #[test]

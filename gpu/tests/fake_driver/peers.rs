@@ -75,6 +75,47 @@ fn law_peers_copy_in_each_others_memory_once_they_have_access() {
     println!("law peers_copy_in_each_others_memory_once_they_have_access: {cases} cases");
 }
 
+/// All chains of three of the devices: the last device of a chain has access to the memory, also if it has none to the device between.
+#[test]
+fn law_a_peer_of_a_peer_has_access_to_the_owner() {
+    let act = || {
+        let devices = devices::<6>();
+        let chain = |[owner, between, last]: [usize; 3]| {
+            let [owner, between, last] = [owner, between, last].map(|at| &devices[at]);
+            let buffer = owner.upload(&[3u32, 5, 7]).unwrap();
+            let there = buffer.as_peer_of(between).unwrap().slice(1..).unwrap();
+            let accesses = counted(last, || {
+                drop(there.as_peer_of(last)?);
+                Ok(())
+            });
+            let there = there.as_peer_of(last).unwrap();
+            assert_eq!(there.address(), buffer.address() + 4);
+            assert!(there.device().is_same_device(last));
+            // Its own memory is a buffer of its own again, which may be exported.
+            assert_eq!(there.export().is_ok(), owner.is_same_device(last));
+            drop(buffer);
+            let copy = last.zeros::<u32>(2).unwrap();
+            last.enqueue_copy(&copy, &there).unwrap();
+            last.synchronize().unwrap();
+            assert_eq!(copy.download().unwrap(), [5, 7]);
+            let accesses = accesses.unwrap();
+            accesses.get("cuCtxEnablePeerAccess").copied().unwrap_or(0)
+        };
+        // No device of these chains has access to one of them before.
+        let first = [[0, 1, 2], [3, 4, 5]].map(chain);
+        let mut cases = 0;
+        for code in 0..27 {
+            let asked = chain([1, 3, 9].map(|place| code / place % 3));
+            assert!(asked <= 1);
+            cases += 1;
+        }
+        format!("{first:?} {cases}")
+    };
+    let test = "peers::law_a_peer_of_a_peer_has_access_to_the_owner";
+    assert_eq!(said(test, "peers:6", act), "[1, 1] 27");
+    println!("law a_peer_of_a_peer_has_access_to_the_owner: 27 cases");
+}
+
 /// A handle of a peer costs a wait for the work of its device when it goes, and the memory is freed once, at the end.
 #[test]
 fn the_memory_of_a_peer_is_freed_once() {

@@ -626,6 +626,93 @@ fn law_every_recorded_time_is_within_a_tenth_of_its_forecast() {
     assert!(far.is_empty(), "{}", far.join("\n"));
 }
 
+/// Extreme rates and extents, alone and in pairs: a forecast or an error, and every time is a number.
+#[test]
+fn law_no_number_breaks_the_forecast() {
+    let (mut cases, mut forecasts) = (0, 0);
+    let extremes = [0, 1, 1_980_000, u32::MAX];
+    let rates = extremes.iter().flat_map(|a| {
+        extremes.iter().flat_map(move |b| {
+            let (a, b) = (*a, *b);
+            [
+                Rates {
+                    multiprocessors: a,
+                    clock: b,
+                    ..h200()
+                },
+                Rates {
+                    memory_clock: a,
+                    bus: b,
+                    ..h200()
+                },
+                Rates {
+                    multiprocessors: a,
+                    bus: b,
+                    ..h200()
+                },
+                Rates {
+                    multiprocessors: a,
+                    clock: a,
+                    memory_clock: b,
+                    bus: b,
+                },
+            ]
+        })
+    });
+    let rates: Vec<Rates> = rates.collect();
+    let extents = [1, 1 << 20, i64::from(i32::MAX) * 2, i64::MAX];
+    let of = |overlap, ranks, m, n, k| RankProblem {
+        overlap,
+        ranks,
+        m,
+        n,
+        k,
+    };
+    for overlap in [
+        Overlap::GatherProduct,
+        Overlap::ProductScatter,
+        Overlap::ProductReduce,
+    ] {
+        let mut problems = vec![
+            of(overlap, 7, i64::MAX, 7, 7),
+            of(overlap, i64::MAX, i64::MAX, i64::MAX, i64::MAX),
+        ];
+        for (m, n, k) in extents.iter().flat_map(|m| {
+            extents
+                .iter()
+                .flat_map(move |n| extents.iter().map(move |k| (*m, *n, *k)))
+        }) {
+            problems.push(of(overlap, 1, m, n, k));
+        }
+        problems.push(of(overlap, 4, 8192, 8192, 8192));
+        for (at, problem) in problems.iter().enumerate() {
+            // All rates with the usual problem, and the usual rates with all problems.
+            let all = if at + 1 == problems.len() {
+                &rates[..]
+            } else {
+                &[h200()]
+            };
+            for rates in all {
+                let links = LinkSpeeds::default();
+                let forecast = RankForecast::of::<bf16, bf16>(problem, Arch::Sm90a, *rates, &links);
+                cases += 1;
+                let Ok(forecast) = forecast else { continue };
+                forecasts += 1;
+                let mut times = forecast.estimates().iter().map(|of| of.microseconds);
+                assert!(
+                    times.all(|time| time.is_finite() && time > 0.0),
+                    "{problem} {rates:?}"
+                );
+            }
+        }
+    }
+    assert!(
+        forecasts > rates.len() && forecasts < cases,
+        "{forecasts} of {cases}"
+    );
+    println!("law ranks.forecasts_of_extremes: {cases} cases");
+}
+
 /// Every way that a call takes has a forecast, and no other one has.
 #[test]
 fn law_the_forecast_is_total() {

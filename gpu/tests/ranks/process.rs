@@ -505,3 +505,32 @@ fn products_beside_each_other_have_flags_of_their_own() {
     ];
     assert_eq!(each(&device, 2, LONG, act), [sentences; 2]);
 }
+
+/// A rank gives as many bytes as a meeting takes, also where the library puts others beside them. More are refused, and what the other ranks are
+/// to be told is told by the next exchange: memory that all have closed is freed, and the ranks leave.
+#[test]
+fn an_exchange_of_the_most_bytes_arrives_and_a_longer_one_loses_nothing() {
+    let device = Device::simulator(Arch::Sm90a);
+    for ranks in [1, 2] {
+        let act = move |process: RankProcess| {
+            let call =
+                ProcessProduct::<bf16, f32>::new(&process, scatter(ranks), &RankOptions::default());
+            drop(call.unwrap());
+            let long = vec![process.rank() as u8; Meeting::MOST_BYTES];
+            let longer = said(process.exchange(&[&long[..], &[7]].concat()));
+            let all = process.exchange(&long).unwrap();
+            assert!(
+                (0..)
+                    .zip(&all)
+                    .all(|(rank, bytes)| *bytes == vec![rank; Meeting::MOST_BYTES])
+            );
+            process.leave().unwrap();
+            longer
+        };
+        let sentence =
+            "1048577 bytes for the other ranks of a meeting: a rank gives at most 1048576";
+        for said in each(&device, ranks as usize, LONG, act) {
+            assert_eq!(said, sentence);
+        }
+    }
+}

@@ -99,7 +99,8 @@ impl Cache {
     /// Returns the cache that the environment variables configure.
     ///
     /// `COLEX_CACHE` is the folder, or `off` to disable the cache. If it is not set, the folder is `colex` in the
-    /// system's folder for caches. `COLEX_CACHE_BYTES` is the limit of the total size: a number of bytes, or of KiB,
+    /// system's folder for caches: in `XDG_CACHE_HOME`, `LOCALAPPDATA`, or `.cache` of `HOME`, the first that is an absolute path. If none is,
+    /// the cache is disabled. `COLEX_CACHE_BYTES` is the limit of the total size: a number of bytes, or of KiB,
     /// MiB or GiB with the suffix `K`, `M` or `G`. The default is 1 GiB. If the value is not such a number, nothing is
     /// stored, and [`Origin::Assembled`](crate::Origin::Assembled) says why.
     pub fn from_environment() -> Cache {
@@ -116,12 +117,14 @@ impl Cache {
 
     /// The choice, given the variable and a way to read others.
     fn chosen(set: Option<PathBuf>, variable: impl Fn(&str) -> Option<PathBuf>) -> Cache {
+        // A folder that is empty or relative would lie in the working directory; the XDG specification ignores it.
+        let absolute = |name| variable(name).filter(|path| path.is_absolute());
         let folder = match set {
             Some(path) if path.as_os_str() == "off" || path.as_os_str().is_empty() => None,
             Some(path) => Some(path),
-            None => variable("XDG_CACHE_HOME")
-                .or_else(|| variable("LOCALAPPDATA"))
-                .or_else(|| variable("HOME").map(|home| home.join(".cache")))
+            None => absolute("XDG_CACHE_HOME")
+                .or_else(|| absolute("LOCALAPPDATA"))
+                .or_else(|| absolute("HOME").map(|home| home.join(".cache")))
                 .map(|caches| caches.join("colex")),
         };
         Cache {
@@ -184,7 +187,9 @@ impl Cache {
             let _ = fs::remove_file(&draft);
             return written;
         }
-        evict(folder, &place, limit)
+        // The entry is there, also if others cannot be removed for it.
+        let _ = evict(folder, &place, limit, |path| fs::remove_file(path));
+        Ok(())
     }
 
     /// The path of the entry of a key.
@@ -214,8 +219,13 @@ fn parse_limit(text: &str) -> Result<u64, String> {
 ///
 /// # Errors
 ///
-/// Returns an error if the folder cannot be read. A file that another process removed first is not an error.
-fn evict(folder: &Path, keep: &Path, limit: u64) -> io::Result<()> {
+/// Returns an error if the folder cannot be read. A file that cannot be removed is not an error: others go in its place.
+fn evict(
+    folder: &Path,
+    keep: &Path,
+    limit: u64,
+    remove: impl Fn(&Path) -> io::Result<()>,
+) -> io::Result<()> {
     let (mut entries, mut total) = (Vec::new(), 0_u64);
     for file in fs::read_dir(folder)? {
         let file = file?;
@@ -236,7 +246,7 @@ fn evict(folder: &Path, keep: &Path, limit: u64) -> io::Result<()> {
         } else if named && rest.ends_with(".draft") {
             let age = used.elapsed().unwrap_or_default();
             if age > ABANDONED {
-                let _ = fs::remove_file(file.path());
+                let _ = remove(&file.path());
             }
         }
     }
@@ -245,9 +255,14 @@ fn evict(folder: &Path, keep: &Path, limit: u64) -> io::Result<()> {
         if total <= limit {
             break;
         }
-        if path != keep {
-            let _ = fs::remove_file(&path);
-            total -= bytes;
+        if path == keep {
+            continue;
+        }
+        match remove(&path) {
+            Ok(()) => total -= bytes,
+            // Another process removed it first.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => total -= bytes,
+            Err(_) => {}
         }
     }
     Ok(())

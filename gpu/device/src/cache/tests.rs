@@ -150,6 +150,29 @@ fn the_environment_chooses_the_folder() {
     assert_eq!(Cache::chosen(None, |_| None).folder, None);
 }
 
+/// All variables with all kinds of values: the folder is in the first that is an absolute path, or there is none.
+#[test]
+fn law_the_working_directory_is_no_cache() {
+    let values = [None, Some(""), Some("a"), Some("./a"), Some("/a")];
+    let names = ["XDG_CACHE_HOME", "LOCALAPPDATA", "HOME"];
+    let mut cases = 0;
+    for code in 0..values.len().pow(3) {
+        let given = [1, 5, 25].map(|place| values[code / place % 5]);
+        let variable = |name: &str| {
+            let at = names.iter().position(|known| *known == name)?;
+            given[at].map(PathBuf::from)
+        };
+        let expected = match given.map(|value| value == Some("/a")) {
+            [true, ..] | [_, true, _] => Some(PathBuf::from("/a/colex")),
+            [_, _, true] => Some(PathBuf::from("/a/.cache/colex")),
+            [false, false, false] => None,
+        };
+        assert_eq!(Cache::chosen(None, variable).folder, expected, "{given:?}");
+        cases += 1;
+    }
+    println!("law the_working_directory_is_no_cache: {cases} cases");
+}
+
 #[test]
 fn the_limit_is_a_number_with_or_without_a_unit() {
     assert_eq!(parse_limit("4096"), Ok(4096));
@@ -235,6 +258,54 @@ fn the_least_recently_used_entries_are_evicted() {
     let found = fs::metadata(four.place(&key(order[3]).bytes()).unwrap()).unwrap();
     assert!(found.modified().unwrap().elapsed().unwrap() < Duration::from_secs(600));
     println!("law least_recently_used_entries_go_first: {checked} cases");
+}
+
+/// Every subset of five entries that cannot be removed: the oldest of the others go until what is left is within the limit, and those that
+/// another process removed first count as gone.
+#[test]
+fn law_entries_that_cannot_be_removed_count() {
+    let cache = Fresh::new("evict-stuck");
+    let texts: Vec<String> = (0..6).map(numbered).collect();
+    let key = |i: usize| Key {
+        ptx: &texts[i],
+        ..KEY
+    };
+    let place = |i: usize| cache.0.place(&key(i).bytes()).unwrap();
+    let size = render(&key(0).bytes(), &entry(0)).len() as u64;
+    let mut cases = 0;
+    for (stuck, limit) in (0..1_u32 << 5).flat_map(|stuck| (1..=6).map(move |limit| (stuck, limit)))
+    {
+        for i in 0..6 {
+            cache.0.store(&key(i), &entry(i as u8)).unwrap();
+            let file = fs::File::options().write(true).open(place(i)).unwrap();
+            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + 2 * i as u64);
+            file.set_modified(time).unwrap();
+        }
+        let is_stuck = |i: usize| stuck >> i & 1 == 1;
+        let remove = |path: &Path| {
+            let at = (0..6)
+                .find(|i| place(*i) == path)
+                .expect("one of the entries");
+            if is_stuck(at) {
+                return Err(io::Error::from(io::ErrorKind::PermissionDenied));
+            }
+            fs::remove_file(path)?;
+            match at {
+                0 => Err(io::Error::from(io::ErrorKind::NotFound)),
+                _ => Ok(()),
+            }
+        };
+        evict(cache.0.folder().unwrap(), &place(5), limit * size, remove).unwrap();
+        let mut left = 6;
+        for i in 0..5 {
+            let goes = left > limit && !is_stuck(i);
+            left -= u64::from(goes);
+            assert_eq!(place(i).exists(), !goes, "{i} of {stuck:b} with {limit}");
+        }
+        assert!(place(5).exists());
+        cases += 1;
+    }
+    println!("law entries_that_cannot_be_removed_count: {cases} cases");
 }
 
 /// What is no entry stays, and so do drafts that another process may be writing; old drafts go.

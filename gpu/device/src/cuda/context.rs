@@ -144,6 +144,13 @@ impl ContextUsers {
         users.push(owner.downgrade());
     }
 
+    /// Returns whether an owner beside this one lives.
+    pub(super) fn has_other_than(&self, owner: &Owner) -> bool {
+        let users = locked(&self.0);
+        let mut others = users.iter().filter(|user| !user.is(owner));
+        others.any(WeakOwner::is_alive)
+    }
+
     /// Returns an owner that lives, if there is one.
     pub(super) fn any(&self) -> Option<Owner> {
         locked(&self.0).iter().find_map(WeakOwner::upgrade)
@@ -170,6 +177,8 @@ enum Kept {
 struct OwnStream {
     driver: &'static Driver,
     handle: sys::StreamHandle,
+    /// What [`Stream::number`] returns.
+    number: Option<u64>,
     context: Owner,
 }
 
@@ -236,6 +245,7 @@ impl Stream {
             0 => Ok(Stream(Kept::Own(Arc::new(OwnStream {
                 driver,
                 handle,
+                number: number_of(driver, handle),
                 context,
             })))),
             code => Err(code),
@@ -296,6 +306,17 @@ impl Stream {
         }
     }
 
+    /// Returns a number that no other stream of this process has had or will have, if the driver tells it. The context of the stream must
+    /// be current on this thread.
+    pub(super) fn number(&self, driver: &Driver) -> Option<u64> {
+        match &self.0 {
+            Kept::Own(stream) => stream.number,
+            Kept::Caller(_, stream) => number_of(driver, stream.0),
+            #[cfg(feature = "cudarc")]
+            Kept::Cudarc(stream) => number_of(driver, stream.cu_stream().cast()),
+        }
+    }
+
     /// Returns the driver's handle of its context.
     pub(super) fn context(&self) -> sys::Context {
         match &self.0 {
@@ -315,6 +336,15 @@ impl Stream {
             Kept::Cudarc(stream) => Owner::Cudarc(stream.context().clone()),
         }
     }
+}
+
+/// Asks the driver for the number of a stream, which it gives to no other: a new stream may have the handle of one that has ended.
+fn number_of(driver: &Driver, stream: sys::StreamHandle) -> Option<u64> {
+    let ask = driver.api.stream_get_id?;
+    let mut number = 0;
+    // SAFETY: the stream lives as long as its owner; the function stores one integer.
+    let code = unsafe { ask(stream, &mut number) };
+    (code == 0).then_some(number)
 }
 
 impl Drop for OwnStream {

@@ -2,15 +2,17 @@
 //! library in them.
 
 use std::ffi::{c_int, c_void};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 use libloading::Library;
 
 use super::api::Handle;
+use super::gpu::locked;
 use super::library;
 use crate::buffer::Buffer;
 use crate::device::{Device, Kind};
 use crate::error::{Error, ErrorKind};
+use crate::stream_key::StreamKey;
 use colex_ir::launch::DeviceMemory;
 
 /// The type of a matrix: `cudaDataType`.
@@ -29,6 +31,18 @@ pub enum LtType {
     S32 = 10,
     /// `CUDA_R_16BF`.
     Bf16 = 14,
+}
+
+impl LtType {
+    /// Returns the bytes of one element.
+    fn bytes(self) -> u64 {
+        match self {
+            LtType::S8 => 1,
+            LtType::F16 | LtType::Bf16 => 2,
+            LtType::F32 | LtType::S32 => 4,
+            LtType::F64 => 8,
+        }
+    }
 }
 
 /// The type of the accumulators: `cublasComputeType_t`.
@@ -136,6 +150,9 @@ fn api() -> Result<&'static LtApi, &'static str> {
     API.get_or_init(load).as_ref().map_err(|why| *why)
 }
 
+/// The most algorithms that the library is asked for. It has fewer.
+const MOST_CHOICES: usize = 1 << 12;
+
 /// The scratch memory that an algorithm may ask for, in bytes.
 const WORKSPACE: usize = 64 << 20;
 
@@ -144,13 +161,11 @@ const WORKSPACE: usize = 64 << 20;
 pub struct LtMatrix {
     /// The type of its elements.
     pub ty: LtType,
-    /// Bytes of one element.
-    pub element_bytes: u64,
     /// The number of rows.
     pub rows: u64,
     /// The number of columns.
     pub columns: u64,
-    /// The leading dimension: the stride between columns, in elements.
+    /// The leading dimension: the stride between columns, in elements. It is at least `rows`.
     pub leading: i64,
     /// Whether the product takes its transpose.
     pub transposed: bool,
@@ -158,13 +173,26 @@ pub struct LtMatrix {
 
 impl LtMatrix {
     /// Returns the bytes from its first element to its last.
-    fn bytes(&self) -> u64 {
-        if self.rows == 0 || self.columns == 0 {
-            0
-        } else {
-            let last = (self.columns - 1) * self.leading.unsigned_abs() + self.rows;
-            last * self.element_bytes
-        }
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if columns begin less than a column apart, and if the last element has no address.
+    fn bytes(&self) -> Result<u64, Error> {
+        let leading = u64::try_from(self.leading).ok();
+        let leading = leading.filter(|leading| *leading >= self.rows);
+        let bytes = leading.and_then(|leading| match (self.rows, self.columns) {
+            (0, _) | (_, 0) => Some(0),
+            (rows, columns) => (columns - 1)
+                .checked_mul(leading)?
+                .checked_add(rows)?
+                .checked_mul(self.ty.bytes()),
+        });
+        let refused = || ErrorKind::LtMatrix {
+            rows: self.rows,
+            columns: self.columns,
+            leading: self.leading,
+        };
+        Ok(bytes.ok_or_else(refused)?)
     }
 }
 
@@ -195,14 +223,23 @@ pub struct LtBias {
     pub gelu: bool,
 }
 
+/// The streams whose workspaces a product keeps.
+const STREAMS: usize = 8;
+
 /// One product with the algorithms that cuBLASLt chose for it.
+///
+/// Runs on two streams may be under way at once: each stream has a workspace of its own. Graphs that captured runs of one product share
+/// one workspace, so that they run one after the other.
 pub struct CublasLt {
     device: Device,
     layouts: [Descriptor; 3],
     product: Descriptor,
     handle: Descriptor,
     choices: Vec<Heuristic>,
-    workspace: Buffer<u8>,
+    /// For runs that are captured: memory cannot be allocated then.
+    captured: Option<Buffer<u8>>,
+    /// For the other runs: the work of a stream runs in order. That which was used last is at the end.
+    workspaces: Mutex<Vec<(StreamKey, Buffer<u8>)>>,
     /// The bytes that each matrix spans.
     bytes: [u64; 3],
     factors: [Factor; 2],
@@ -325,7 +362,8 @@ impl CublasLt {
     ///
     /// # Errors
     ///
-    /// Returns an error on the simulator, without the library, and if the library reports one.
+    /// Returns an error on the simulator, without the library, for a matrix whose columns begin less than a column apart or whose last
+    /// element has no address, and if the library reports one.
     pub fn new(device: &Device, product: &LtProduct, count: usize) -> Result<CublasLt, Error> {
         CublasLt::with_bias(device, product, None, count)
     }
@@ -342,6 +380,9 @@ impl CublasLt {
         bias: Option<LtBias>,
         count: usize,
     ) -> Result<CublasLt, Error> {
+        let matrices = [product.first, product.second, product.sum];
+        let [first, second, third] = matrices.map(|matrix| matrix.bytes());
+        let bytes = [first?, second?, third?];
         let lacks = |why| -> Error {
             ErrorKind::Unsupported {
                 what: "run cuBLASLt",
@@ -355,7 +396,6 @@ impl CublasLt {
         }
         let api = api().map_err(lacks)?;
         bind(device)?;
-        let matrices = [product.first, product.second, product.sum];
         let layout = |matrix: LtMatrix| {
             Descriptor::new("cublasLtMatrixLayoutCreate", api.layout_destroy, |made| {
                 let LtMatrix {
@@ -382,8 +422,9 @@ impl CublasLt {
             })?,
             layouts: [first?, second?, sum?],
             choices: Vec::new(),
-            workspace: device.uninitialised(WORKSPACE)?,
-            bytes: matrices.map(|matrix| matrix.bytes()),
+            captured: None,
+            workspaces: Mutex::default(),
+            bytes,
             factors: [product.alpha, product.beta].map(|value| Factor::of(product.scale, value)),
             _bias: None,
         };
@@ -402,8 +443,11 @@ impl CublasLt {
             checked("cublasLtMatmulDescSetAttribute", status)?;
         }
         if let Some(bias) = &bias {
-            let bytes = product.sum.rows * product.sum.element_bytes;
-            check_memory(device, &*bias.numbers, bytes)?;
+            let numbers = LtMatrix {
+                columns: 1,
+                ..product.sum
+            };
+            check_memory(device, &*bias.numbers, numbers.bytes()?)?;
             let address = bias.numbers.address();
             let value = std::ptr::from_ref(&address).cast();
             // SAFETY: the descriptor lives, the value has the attribute's type, and the memory is kept beside the descriptor.
@@ -419,7 +463,49 @@ impl CublasLt {
         }
         new._bias = bias;
         new.choices = new.ask(api, count)?;
+        new.captured = Some(device.uninitialised(new.workspace_bytes())?);
         Ok(new)
+    }
+
+    /// The bytes that its algorithms need besides the matrices.
+    fn workspace_bytes(&self) -> usize {
+        let each = self.choices.iter().map(|choice| choice.workspace);
+        each.max().unwrap_or(0)
+    }
+
+    /// Takes the workspace for a run on the stream of a device. [`keep`](CublasLt::keep) returns it.
+    fn take(&self, device: &Device) -> Result<Buffer<u8>, Error> {
+        if device.is_capturing()?
+            && let Some(captured) = &self.captured
+        {
+            return Ok(captured.clone());
+        }
+        let stream = device.stream_key();
+        let mut kept = locked(&self.workspaces);
+        let at = kept.iter().position(|(of, _)| Some(*of) == stream);
+        let found = at.map(|at| kept.remove(at).1);
+        drop(kept);
+        found.map_or_else(|| device.uninitialised(self.workspace_bytes()), Ok)
+    }
+
+    /// Keeps a workspace for later runs on the stream of a device, after a run was enqueued there. Without a key of the stream it is freed,
+    /// which waits for the run.
+    fn keep(&self, device: &Device, workspace: Buffer<u8>) {
+        let captured = self.captured.as_ref().map(Buffer::address);
+        let Some(stream) = device.stream_key() else {
+            return;
+        };
+        if captured == Some(workspace.address()) {
+            return;
+        }
+        let mut kept = locked(&self.workspaces);
+        kept.push((stream, workspace));
+        if kept.len() > STREAMS {
+            let freed = kept.remove(0);
+            // The memory is freed after the lock, since that waits for the device.
+            drop(kept);
+            drop(freed);
+        }
     }
 
     /// Asks for at most `count` algorithms.
@@ -437,6 +523,7 @@ impl CublasLt {
         };
         checked("cublasLtMatmulPreferenceSetAttribute", status)?;
         let [first, second, c] = self.layouts.each_ref().map(|layout| layout.handle);
+        let count = count.min(MOST_CHOICES);
         let (mut found, mut choices) = (0, Vec::with_capacity(count));
         // SAFETY: all descriptors live; the library stores at most `count` results, for which there is room, and says
         // how many; what it stored is plain data.
@@ -498,6 +585,7 @@ impl CublasLt {
             found: choice,
         })?;
         let api = api().expect("the library made this product");
+        let workspace = self.take(device)?;
         gpu.bind()?;
         let [first, second, third] = self.layouts.each_ref().map(|layout| layout.handle);
         let [x, y, c] = memories.map(|memory| memory.address());
@@ -520,11 +608,68 @@ impl CublasLt {
                 c as *mut c_void,
                 third,
                 &algorithm.algorithm,
-                self.workspace.address() as *mut c_void,
-                WORKSPACE,
+                workspace.address() as *mut c_void,
+                algorithm.workspace,
                 gpu.stream.handle(),
             )
         };
+        self.keep(device, workspace);
         checked("cublasLtMatmul", status)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All small matrices against the greatest offset of an element, and extents that no memory has.
+    #[test]
+    fn law_a_matrix_has_the_bytes_to_its_last_element() {
+        let extremes = [0, 1, 2, 3, 4, 1 << 32, i64::MAX as u64, u64::MAX];
+        let strides = [i64::MIN, -4, -1, 0, 1, 2, 3, 4, 1 << 32, i64::MAX];
+        let mut cases = 0;
+        for (rows, columns) in extremes
+            .iter()
+            .flat_map(|m| extremes.iter().map(move |n| (*m, *n)))
+        {
+            for leading in strides {
+                for ty in [LtType::S8, LtType::Bf16, LtType::F32, LtType::F64] {
+                    let matrix = LtMatrix {
+                        ty,
+                        rows,
+                        columns,
+                        leading,
+                        transposed: false,
+                    };
+                    let last = (i128::from(columns) - 1) * i128::from(leading) + i128::from(rows);
+                    let last = last.checked_mul(i128::from(ty.bytes()));
+                    let is_right = i128::from(leading) >= i128::from(rows);
+                    let expected = if rows == 0 || columns == 0 {
+                        Some(0)
+                    } else {
+                        last.and_then(|last| u64::try_from(last).ok())
+                    };
+                    assert_eq!(
+                        matrix.bytes().ok(),
+                        expected.filter(|_| is_right),
+                        "{matrix:?}"
+                    );
+                    cases += 1;
+                }
+            }
+        }
+        let matrix = LtMatrix {
+            ty: LtType::F32,
+            rows: 4,
+            columns: 2,
+            leading: -4,
+            transposed: false,
+        };
+        assert_eq!(
+            matrix.bytes().unwrap_err().to_string(),
+            "a matrix of 4 by 2 elements with the leading dimension -4 is none of cuBLASLt: columns begin at least a column apart, and the \
+             last element has an address"
+        );
+        println!("law a_matrix_has_the_bytes_to_its_last_element: {cases} cases");
     }
 }

@@ -37,7 +37,7 @@ pub(super) struct Shared {
     pub(super) users: Arc<ContextUsers>,
     /// The driver's number of the device.
     pub(super) device: c_int,
-    pub(super) name: String,
+    pub(super) name: Arc<str>,
     pub(super) arch: Arch,
     pub(super) limits: Limits,
     rates: Rates,
@@ -64,6 +64,10 @@ struct OpenedContext {
 impl Drop for OpenedContext {
     fn drop(&mut self) {
         self.shared.held.clear();
+        // A graph that another owner's program captured may still read what the caches keep for good.
+        if !self.shared.users.has_other_than(&self.stream.owner()) {
+            self.shared.held.end();
+        }
     }
 }
 
@@ -162,7 +166,7 @@ impl Shared {
             outlives_owners: matches!(owner, Owner::Caller(_)),
             users: Arc::new(users),
             device,
-            name,
+            name: name.into(),
             arch,
             limits: limits(attribute)?,
             rates: rates(attribute)?.or_of(arch),
@@ -317,6 +321,16 @@ impl Gpu {
         self.shared.lines.store(lines, Ordering::Relaxed);
     }
 
+    /// The driver's handle of the stream, as a number.
+    pub(crate) fn stream_handle(&self) -> usize {
+        self.stream.handle().addr()
+    }
+
+    /// The number of the stream, where the driver tells it. The context must be current on this thread.
+    pub(crate) fn stream_number(&self) -> Option<u64> {
+        self.stream.number(self.shared.driver)
+    }
+
     /// Waits for the stream.
     pub(crate) fn synchronize(&self) -> Result<(), Error> {
         self.outside_capture("waiting for the stream")?;
@@ -388,7 +402,7 @@ impl Gpu {
             (true, ErrorKind::Driver { name, text, .. }) => {
                 let cause = self.shared.lost.get_or_init(|| cause(code, name, text));
                 ErrorKind::ContextLost {
-                    device: self.shared.name.clone(),
+                    device: self.shared.name.to_string(),
                     cause: cause.clone(),
                 }
                 .into()
@@ -402,7 +416,7 @@ impl Gpu {
         match self.shared.lost.get() {
             None => Ok(()),
             Some(cause) => Err(ErrorKind::ContextLost {
-                device: self.shared.name.clone(),
+                device: self.shared.name.to_string(),
                 cause: cause.clone(),
             }
             .into()),

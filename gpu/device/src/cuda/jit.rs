@@ -7,7 +7,8 @@
 use std::ffi::{CString, c_char, c_uint, c_void};
 use std::iter;
 
-use super::api::Handle;
+use super::api::{Handle, StatusCode};
+use super::driver::OUT_OF_MEMORY;
 use super::gpu::Gpu;
 use super::sys::{JitInput, JitOption};
 use crate::error::{Error, ErrorKind};
@@ -246,14 +247,22 @@ impl Gpu {
         Ok(function)
     }
 
-    /// An error with the assembler's log, if it is not empty.
+    /// An error with the assembler's log, if the assembler refused the text. The others stay: a load may fail for lack of memory.
     fn with_log(&self, error: Error, log: &[u8]) -> Error {
-        match (error.kind(), text(log)) {
-            (ErrorKind::Driver { name, text, .. }, log) if log.is_empty() => {
-                self.refused_text(format!("{name}, {text}"))
-            }
-            (ErrorKind::Driver { .. }, log) => self.refused_text(log),
-            _ => error,
+        let ErrorKind::Driver {
+            code,
+            name,
+            text: said,
+            ..
+        } = error.kind()
+        else {
+            return error;
+        };
+        let log = text(log);
+        match (is_refusal(*code), log.is_empty()) {
+            (_, false) if *code != OUT_OF_MEMORY => self.refused_text(log),
+            (true, _) => self.refused_text(format!("{name}, {said}")),
+            (false, _) => error,
         }
     }
 
@@ -264,6 +273,12 @@ impl Gpu {
         }
         .into()
     }
+}
+
+/// Whether a code says that the text or the machine code is refused: `CUDA_ERROR_INVALID_IMAGE`, `NO_BINARY_FOR_GPU`, `INVALID_PTX`,
+/// `JIT_COMPILER_NOT_FOUND`, `UNSUPPORTED_PTX_VERSION`, `JIT_COMPILATION_DISABLED`.
+fn is_refusal(code: StatusCode) -> bool {
+    matches!(code, 200 | 209 | 218 | 221..=223)
 }
 
 #[cfg(test)]

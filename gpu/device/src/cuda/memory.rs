@@ -45,14 +45,6 @@ impl Gpu {
         }
     }
 
-    /// Frees an allocation after all work enqueued before is done. A context that is lost has no allocations left.
-    pub(crate) fn free(&self, address: u64) {
-        let _ = self.call("cuMemFree", |api| {
-            // SAFETY: the address came from `allocate`, and its one owner is being dropped.
-            unsafe { (api.mem_free)(address) }
-        });
-    }
-
     /// Copies elements to the device, and returns when they have arrived.
     pub(crate) fn write<T: Element>(&self, address: u64, elements: &[T]) -> Result<(), Error> {
         self.copied(size_of_val(elements), "cuMemcpyHtoDAsync", |gpu, bytes| {

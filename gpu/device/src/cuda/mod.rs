@@ -13,6 +13,7 @@ mod driver;
 mod event;
 mod gpu;
 mod graph;
+mod identity;
 mod jit;
 mod launch;
 mod memory;
@@ -35,6 +36,7 @@ use driver::{api, library, sys};
 
 pub(crate) use event::GpuEvent;
 pub(crate) use gpu::Gpu;
+pub(crate) use identity::ContextIdentity;
 pub(crate) use launch::{BareGpuLaunch, HeldGpuLaunch};
 pub(crate) use module::Loaded;
 pub(crate) use peer::{EXPORTED_BYTES, device_count};

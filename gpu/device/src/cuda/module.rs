@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::api::Handle;
-use super::context::ContextUsers;
-use super::driver::Driver;
 use super::gpu::Gpu;
+use super::identity::ContextIdentity;
 use super::jit::{Cubin, sets_registers};
 use super::sys::FunctionAttribute as Attribute;
 use crate::cache::{Entry, Key};
@@ -17,9 +16,7 @@ use crate::signature;
 
 /// Machine code on a device; unloaded when the last function in it and the device's list are gone.
 pub(crate) struct Module {
-    driver: &'static Driver,
-    /// The owners of its context, of which it is none.
-    users: Arc<ContextUsers>,
+    context: ContextIdentity,
     handle: Handle,
     log: String,
     origin: Origin,
@@ -32,17 +29,7 @@ unsafe impl Sync for Module {}
 
 impl Drop for Module {
     fn drop(&mut self) {
-        // Without an owner the context may be gone, and its modules with it.
-        let Some(context) = self.users.any() else {
-            return;
-        };
-        let api = &self.driver.api;
-        // SAFETY: the context lives as long as its owner, and the module's handle has no other owner. Neither call can
-        // fail in a way that matters: a context that is lost has no modules.
-        unsafe {
-            (api.ctx_set_current)(context.handle());
-            (api.module_unload)(self.handle);
-        }
+        self.context.unload(self.handle);
     }
 }
 
@@ -180,8 +167,7 @@ impl Gpu {
 
     fn made(&self, handle: Handle, log: String, origin: Origin) -> Arc<Module> {
         Arc::new(Module {
-            driver: self.shared.driver,
-            users: self.shared.users.clone(),
+            context: self.identity(),
             handle,
             log,
             origin,

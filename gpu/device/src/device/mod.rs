@@ -1,5 +1,6 @@
 //! `Device`: a GPU or the simulator, with its memory and its kernels.
 
+mod identity;
 mod rates;
 
 use std::any::Any;
@@ -18,6 +19,7 @@ use crate::memo::LoadedKernels;
 use colex_ir::launch::{ArgumentError, Limits, TensorMapArgument};
 use colex_sim::{Memory, SimOptions};
 
+pub(crate) use identity::DeviceIdentity;
 pub use rates::Rates;
 
 /// A GPU or the simulator. Clones are handles to the same device and may be sent to other threads.
@@ -90,14 +92,16 @@ pub(crate) struct Held {
     extensions: RwLock<Vec<ExtensionSlot>>,
 }
 
-/// A library's cache for a device, shared by all handles to the device and kept until the last of them is dropped.
+/// A library's cache for a device, shared by all handles to the device and kept until the last of them is dropped. It holds no handle to the
+/// device, nor a [`Buffer`] or a [`Function`](crate::Function), which have one: the device would never end. It may hold a
+/// [`KeptBuffer`](crate::KeptBuffer) and a [`LoadedKernel`](crate::LoadedKernel).
 pub trait Extension: Any + Debug + Default + Send + Sync {
     /// Drops everything that no caller still holds.
     fn clear(&self);
 }
 
 /// One library's extension, with the function that clears it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct ExtensionSlot {
     value: Arc<dyn Any + Send + Sync>,
     clear: fn(&(dyn Any + Send + Sync)),
@@ -107,10 +111,19 @@ impl Held {
     /// Drops everything that no caller still holds.
     pub(crate) fn clear(&self) {
         let extensions = self.extensions.read();
-        for slot in extensions.unwrap_or_else(PoisonError::into_inner).iter() {
+        // What an extension drops may ask for an extension: no lock is held.
+        let slots = extensions.unwrap_or_else(PoisonError::into_inner).clone();
+        for slot in &slots {
             (slot.clear)(slot.value.as_ref());
         }
         self.loads.clear();
+    }
+
+    /// Drops the extensions, with what they keep when they are cleared.
+    pub(crate) fn end(&self) {
+        let extensions = self.extensions.write();
+        let ended = std::mem::take(&mut *extensions.unwrap_or_else(PoisonError::into_inner));
+        drop(ended);
     }
 
     /// Returns the extension of a type, if a library has asked for it.
@@ -723,6 +736,42 @@ mod tests {
             "the simulator does not take the time: it counts what a kernel does, and a GPU's time is measured between two events of one GPU"
         );
         assert_eq!(device.wait_for(&start), Ok(()));
+    }
+
+    thread_local! {
+        /// The device of the thread that clears.
+        static CLEARED: std::cell::RefCell<Option<Device>> = const { std::cell::RefCell::new(None) };
+    }
+
+    #[derive(Debug, Default)]
+    struct Other(Mutex<u32>);
+
+    impl Extension for Other {
+        fn clear(&self) {}
+    }
+
+    #[derive(Debug, Default)]
+    struct Asking;
+
+    impl Extension for Asking {
+        fn clear(&self) {
+            let asked =
+                CLEARED.with_borrow(|device| device.as_ref().map(Device::extension::<Other>));
+            if let Some(other) = asked {
+                *other.0.lock().unwrap() += 1;
+            }
+        }
+    }
+
+    /// What an extension drops when it is cleared may use the device: no lock on the extensions is held.
+    #[test]
+    fn an_extension_that_is_cleared_may_ask_for_another() {
+        let device = Device::simulator(Arch::Sm80);
+        device.extension::<Asking>();
+        CLEARED.set(Some(device.clone()));
+        device.clear_module_cache();
+        CLEARED.set(None);
+        assert_eq!(*device.extension::<Other>().0.lock().unwrap(), 1);
     }
 
     #[test]

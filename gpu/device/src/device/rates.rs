@@ -59,7 +59,8 @@ impl Rates {
     /// assert_eq!(rates.memory(), 2_000); // 2 GB in a second
     /// ```
     pub fn memory(&self) -> u64 {
-        u64::from(self.memory_clock) * u64::from(self.bus) * 2 / 8 / 1000
+        // Two edges, 8 bits in a byte, 1000 kilohertz in a megahertz.
+        u64::from(self.memory_clock) * u64::from(self.bus) / (8 * 1000 / 2)
     }
 
     /// The rates with those of the architecture in the place of what a driver does not tell.
@@ -83,6 +84,27 @@ impl Rates {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// All pairs of small and of extreme numbers, against the same in 128 bits.
+    #[test]
+    fn law_the_memory_has_a_rate() {
+        let numbers = [0, 1, 2, 3, 7, 999, 1000, 3_201_000, u32::MAX - 1, u32::MAX];
+        let mut cases = 0;
+        for (memory_clock, bus) in numbers
+            .iter()
+            .flat_map(|c| numbers.iter().map(move |b| (*c, *b)))
+        {
+            let rates = Rates {
+                memory_clock,
+                bus,
+                ..Rates::of(Arch::Sm90a)
+            };
+            let exact = u128::from(memory_clock) * u128::from(bus) * 2 / 8 / 1000;
+            assert_eq!(u128::from(rates.memory()), exact);
+            cases += 1;
+        }
+        println!("law the_memory_has_a_rate: {cases} cases");
+    }
 
     /// A clock of the memory without a bus says nothing, nor does a bus without a clock.
     #[test]

@@ -138,7 +138,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Returns an error if a buffer is on another device, or if they have different lengths, and the driver's error.
+    /// Returns an error if a buffer is on another device, if they have different lengths, or if they share a part of their memory but not
+    /// all of it, and the driver's error.
     pub fn enqueue_copy<T: Element>(&self, to: &Buffer<T>, from: &Buffer<T>) -> Result<(), Error> {
         self.check_same("the buffer to be written", to.device())?;
         self.check_same("the buffer to be read", from.device())?;
@@ -150,17 +151,14 @@ impl Device {
             }
             .into());
         }
-        match &self.0 {
-            Kind::Gpu(gpu) => gpu.copy(to.address(), from.address(), to.bytes()),
-            Kind::Simulator(_) => to.copy_from(from),
-        }
+        to.copy_on(self, from)
     }
 }
 
 impl<T: Element> Buffer<T> {
     /// Returns a handle to the same memory for the work of another device: launches, copies and flags of `device` take
-    /// it as a buffer of their own, at the same address. `device` gets [access](Device::enable_access) to the buffer's
-    /// device. The memory lives as long as any handle to it.
+    /// it as a buffer of their own, at the same address. `device` gets [access](Device::enable_access) to the device that
+    /// allocated the memory, also if this handle is another peer's. The memory lives as long as any handle to it.
     ///
     /// ```
     /// use colex_device::Device;
@@ -188,8 +186,13 @@ impl<T: Element> Buffer<T> {
         if device.is_same_device(self.device()) {
             return Ok(self.clone());
         }
-        device.enable_access(self.device())?;
-        Ok(self.on_peer(device))
+        // A handle of a peer is none of the memory's owner: access is to the device that allocated it.
+        let root = self.root();
+        if device.is_same_device(root.device()) {
+            return Ok(root);
+        }
+        device.enable_access(root.device())?;
+        Ok(root.on_peer(device))
     }
 }
 

@@ -343,12 +343,13 @@ impl Machine {
     /// The numbers of a device with these rates: the clock in proportion to its clock, the second-level cache to the width of the bus
     /// whose controllers it belongs to, and the memory to its rate.
     pub(crate) fn of(rates: Rates) -> Machine {
-        let [clock, bus] = [rates.clock, rates.bus].map(f64::from);
+        // A device has at least one of each: the model divides by them.
+        let [clock, bus] = [rates.clock, rates.bus].map(|rate| f64::from(rate.max(1)));
         Machine {
-            multiprocessors: rates.multiprocessors.into(),
+            multiprocessors: rates.multiprocessors.max(1).into(),
             clocks: clock * h200::CLOCKS,
             cache: bus * h200::CACHE,
-            memory: rates.memory() as f64 * h200::MEMORY,
+            memory: rates.memory().max(1) as f64 * h200::MEMORY,
         }
     }
 }

@@ -142,6 +142,7 @@ impl RankForecast {
         links: &LinkSpeeds,
     ) -> Result<RankForecast, Error> {
         problem.layouts()?;
+        OverlapPlan::new(problem.overlap, problem.ranks).map_err(rank_error)?;
         let parts = match problem.overlap {
             Overlap::GatherProduct => ForecastParts::new::<T, C, C>(problem, of, links),
             Overlap::ProductScatter | Overlap::ProductReduce => {
@@ -259,6 +260,8 @@ impl ForecastParts {
             batch: ranks,
             ..GemmProblem::new(rows, n, k)
         };
+        // What is larger than a kernel takes is predicted as the largest that one takes.
+        let each = each.possible();
         let operands = operands::<T, S>(&each, [256; 3], &Default::default());
         let machine = Machine::of(rates);
         // All devices of a host at work are not as fast as one: all recorded products have this rate, with every plan.

@@ -31,7 +31,7 @@ impl Link {
         (Link::Thread { to, from }, other)
     }
 
-    /// Sends a message to `rank`; none once the time is over.
+    /// Sends a message to `rank`; none once the time is over. The connection to a process is over after a part of it.
     pub(super) fn send(
         &mut self,
         frame: &Frame,
@@ -45,11 +45,18 @@ impl Link {
             },
             Link::Tcp(stream) => {
                 let head = frame.head();
-                let sent =
-                    write(stream, &head, until).and_then(|()| write(stream, &frame.bytes, until));
+                let headed = write(stream, &head, until);
+                let is_begun = headed.is_ok();
+                let sent = headed.and_then(|()| write(stream, &frame.bytes, until));
                 match sent {
                     Ok(()) => Ok(Some(())),
-                    Err(End::Late) => Ok(None),
+                    Err(End::Late { found }) => {
+                        // After a part of a message, the rank would read the next message as the rest: nothing more is sent.
+                        if is_begun || found > 0 {
+                            let _ = stream.shutdown(Shutdown::Both);
+                        }
+                        Ok(None)
+                    }
                     Err(End::Gone { .. }) => Err(MeetingFailure::Gone { rank }),
                 }
             }
@@ -75,7 +82,7 @@ impl Link {
                 let mut head = [0; HEAD];
                 match read(stream, &mut head, until) {
                     Ok(()) => {}
-                    Err(End::Late) => return Ok(None),
+                    Err(End::Late { .. }) => return Ok(None),
                     Err(End::Gone { found: 0 }) => return Err(MeetingFailure::Gone { rank }),
                     Err(End::Gone { found }) => {
                         let need = HEAD;
@@ -86,7 +93,7 @@ impl Link {
                 frame.bytes = vec![0; need];
                 match read(stream, &mut frame.bytes, until) {
                     Ok(()) => Ok(Some(frame)),
-                    Err(End::Late) => Ok(None),
+                    Err(End::Late { .. }) => Ok(None),
                     Err(End::Gone { found }) => {
                         Err(MeetingFailure::Truncated { rank, found, need })
                     }
@@ -118,17 +125,17 @@ pub(super) fn tell(links: &mut [Link], call: u32, failure: MeetingFailure, until
 /// Why bytes did not come or go.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// The time is over.
-    Late,
+    /// The time is over, after some bytes.
+    Late { found: usize },
     /// The connection has ended, after some bytes.
     Gone { found: usize },
 }
 
-/// The time that is left, at least a millisecond: a socket takes 0 for no limit.
-fn left(until: Instant) -> Result<Duration, End> {
+/// The time that is left after some bytes, at least a millisecond: a socket takes 0 for no limit.
+fn left(until: Instant, found: usize) -> Result<Duration, End> {
     let left = until.saturating_duration_since(Instant::now());
     if left.is_zero() {
-        return Err(End::Late);
+        return Err(End::Late { found });
     }
     Ok(left.max(Duration::from_millis(1)))
 }
@@ -137,7 +144,7 @@ fn left(until: Instant) -> Result<Duration, End> {
 pub(super) fn read(stream: &mut TcpStream, bytes: &mut [u8], until: Instant) -> Result<(), End> {
     let mut found = 0;
     while found < bytes.len() {
-        let timed = stream.set_read_timeout(Some(left(until)?));
+        let timed = stream.set_read_timeout(Some(left(until, found)?));
         match timed.and_then(|()| stream.read(&mut bytes[found..])) {
             Ok(0) => return Err(End::Gone { found }),
             Ok(count) => found += count,
@@ -152,7 +159,7 @@ pub(super) fn read(stream: &mut TcpStream, bytes: &mut [u8], until: Instant) -> 
 pub(super) fn write(stream: &mut TcpStream, bytes: &[u8], until: Instant) -> Result<(), End> {
     let mut found = 0;
     while found < bytes.len() {
-        let timed = stream.set_write_timeout(Some(left(until)?));
+        let timed = stream.set_write_timeout(Some(left(until, found)?));
         match timed.and_then(|()| stream.write(&bytes[found..])) {
             Ok(0) => return Err(End::Gone { found }),
             Ok(count) => found += count,

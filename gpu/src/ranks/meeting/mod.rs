@@ -21,6 +21,9 @@ fn of_rank_0(within: Duration) -> Duration {
 /// The longest time that is counted: no clock counts [`Duration::MAX`] from now.
 const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
+/// The most bytes of a message of a rank: those of a caller, and 64 KiB that the library puts beside them.
+const MOST_FRAME: usize = Meeting::MOST_BYTES + (1 << 16);
+
 /// The instant at which a time from now on is over, at the latest in a century.
 fn after(within: Duration) -> Instant {
     Instant::now() + within.min(CENTURY)
@@ -139,6 +142,25 @@ impl Meeting {
     /// ([`lost_rank`](Error::lost_rank)), makes another call, or sends what is no message of a meeting. The meeting is over
     /// after all but the first.
     pub fn exchange(&mut self, own: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+        Meeting::check_bytes(own.len())?;
+        self.exchange_framed(own)
+    }
+
+    /// Checks the bytes that a rank gives.
+    pub(crate) fn check_bytes(bytes: usize) -> Result<(), RankError> {
+        let most = Meeting::MOST_BYTES;
+        if bytes > most {
+            return Err(RankError::Bytes { bytes, most });
+        }
+        Ok(())
+    }
+
+    /// Gives the bytes of a caller and those that the library puts beside them, as [`exchange`](Meeting::exchange) does.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`exchange`](Meeting::exchange).
+    pub(crate) fn exchange_framed(&mut self, own: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
         self.call(FrameKind::Exchange, own)
     }
 
@@ -205,7 +227,7 @@ impl Meeting {
         if let Some(failure) = self.failure {
             return Err(RankError::Over(failure).into());
         }
-        let (bytes, most) = (own.len(), Meeting::MOST_BYTES);
+        let (bytes, most) = (own.len(), MOST_FRAME);
         if bytes > most {
             return Err(RankError::Bytes { bytes, most }.into());
         }
@@ -231,7 +253,7 @@ impl Meeting {
         };
         let mut all = vec![own.to_vec()];
         for (link, rank) in self.links.iter_mut().zip(1..) {
-            let frame = link.receive(rank, Meeting::MOST_BYTES, until)?;
+            let frame = link.receive(rank, MOST_FRAME, until)?;
             let frame = frame.ok_or(late(rank))?;
             frame.check(kind, call, rank)?;
             all.push(frame.bytes);
@@ -251,7 +273,7 @@ impl Meeting {
             within: self.within,
             strangers: 0,
         };
-        let most = self.ranks * (Meeting::MOST_BYTES + 8);
+        let most = self.ranks * (MOST_FRAME + 8);
         let link = &mut self.links[0];
         let frame = Frame {
             kind,

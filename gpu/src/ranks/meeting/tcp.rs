@@ -139,7 +139,7 @@ impl Meeting {
         let numbers = [VERSION, ranks as u32, rank as u32].map(u32::to_le_bytes);
         let hello = [&MAGIC[..], numbers.as_flattened()].concat();
         link::write(&mut stream, &hello, until).map_err(|end| match end {
-            End::Late => late,
+            End::Late { .. } => late,
             End::Gone { .. } => MeetingFailure::Gone { rank: 0 },
         })?;
         let mut link = Link::Tcp(stream);
@@ -172,11 +172,21 @@ fn reach(address: SocketAddr, within: Duration, until: Instant) -> Result<TcpStr
         }
         let reached = TcpStream::connect_timeout(&address, left);
         match reached.and_then(|stream| stream.set_nodelay(true).map(|()| stream)) {
+            // Where the port is one that the system gives to connections, a connection may begin and end there.
+            Ok(stream) if is_of_itself(&stream) => {
+                why = "nothing listens there, and the connection came back to itself".to_string();
+            }
             Ok(stream) => return Ok(stream),
             Err(error) => why = error.to_string(),
         }
         std::thread::sleep(PAUSE * 5);
     }
+}
+
+/// Whether both ends of a connection are this one: two that connect to each other at once are connected, without a listener.
+fn is_of_itself(stream: &TcpStream) -> bool {
+    let ends = (stream.local_addr().ok(), stream.peer_addr().ok());
+    ends.0.is_some() && ends.0 == ends.1
 }
 
 /// The connections to rank 0 before the meeting.
@@ -306,5 +316,29 @@ fn hear(stream: &mut TcpStream, said: &mut Vec<u8>) -> Said {
             Said::Hello([version, ranks, rank].map(|number| u32::from_le_bytes(*number) as usize))
         }
         _ => Said::Part,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A port of those that the system gives to connections, at which nothing listens: a connection from the same port comes about, and is
+    /// told from one with a listener.
+    #[test]
+    fn a_connection_to_itself_is_none_of_rank_0() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let stream = TcpStream::connect(address).unwrap();
+        assert!(!is_of_itself(&stream));
+        let port = stream.local_addr().unwrap();
+        drop((listener, stream));
+        // The system takes one port after the other, so that it comes to this one.
+        let itself = (0..200_000).find_map(|_| {
+            let reached = TcpStream::connect(port).ok()?;
+            is_of_itself(&reached).then_some(reached)
+        });
+        let itself = itself.expect("a connection from the port to which it leads");
+        assert_eq!(itself.local_addr().unwrap(), itself.peer_addr().unwrap());
     }
 }

@@ -177,6 +177,7 @@ impl RankProcess {
     ///
     /// Returns the errors of [`Meeting::exchange`], and an error that names a rank which makes another call of this type.
     pub fn exchange(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+        Meeting::check_bytes(own.len())?;
         let all = self.session.exchange(Step::Exchange, [own])?;
         Ok(all.into_iter().map(|[bytes]| bytes).collect())
     }

@@ -46,6 +46,9 @@ fn does(step: u8) -> &'static str {
     }
 }
 
+/// The most products of which an exchange says that they are closed; later ones say the others.
+const MOST_TOLD: usize = 1 << 12;
+
 /// What a rank has of the others.
 pub(super) struct Session {
     device: Device,
@@ -296,8 +299,10 @@ impl Session {
         fields: &[&[u8]],
     ) -> Result<Vec<StepSaid>, Error> {
         let mut state = self.state();
-        let numbers = mem::take(&mut state.closed);
-        let numbers: Vec<u8> = numbers.iter().flat_map(|one| one.to_le_bytes()).collect();
+        // They stay in the list until the others have them.
+        let told = state.closed.len().min(MOST_TOLD);
+        let numbers = state.closed[..told].iter();
+        let numbers: Vec<u8> = numbers.flat_map(|one| one.to_le_bytes()).collect();
         let rounds = self.collectives.rounds().to_bytes();
         let own = joined(&[
             &[step as u8],
@@ -306,7 +311,8 @@ impl Session {
             &numbers,
             &joined(fields),
         ]);
-        let all = state.meeting.exchange(&own)?;
+        let all = state.meeting.exchange_framed(&own)?;
+        state.closed.drain(..told);
         let mut found = Vec::new();
         for (rank, message) in all.iter().enumerate() {
             let foreign = MeetingFailure::Foreign { rank };

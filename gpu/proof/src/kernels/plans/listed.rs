@@ -276,12 +276,12 @@ impl ListedPlan {
         let plan = &self.0;
         // A plan of one consumer begins with 255 registers.
         let product = Sample::new(plan.build(Arch::Sm90a)?.kernel, 255);
-        // What ptxas spills of few kernels, in bytes: where tiles are transposed in shared memory and C is read, and where threads load A and
-        // B or C has no whole vectors.
+        // What ptxas spills of few kernels, in bytes: where factors of other than 16 bits lie along M or N, and where threads load
+        // A and B or C has no whole vectors.
         let transposes = plan.operands.ab.bits() != 16
             && plan.operands.majors[..2] != [Major::Second; 2];
         let spilled = match plan.method {
-            GemmMethod::Hopper if plan.operands.beta && transposes => 224,
+            GemmMethod::Hopper if transposes => 224,
             GemmMethod::Hopper if plan.gather || plan.operands.vectors[2] == 1 => 16,
             GemmMethod::Ampere => 8,
             _ => 0,
