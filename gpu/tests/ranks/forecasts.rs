@@ -677,12 +677,10 @@ fn law_no_number_breaks_the_forecast() {
             of(overlap, 7, i64::MAX, 7, 7),
             of(overlap, i64::MAX, i64::MAX, i64::MAX, i64::MAX),
         ];
-        for (m, n, k) in extents.iter().flat_map(|m| {
-            extents
-                .iter()
-                .flat_map(move |n| extents.iter().map(move |k| (*m, *n, *k)))
-        }) {
-            problems.push(of(overlap, 1, m, n, k));
+        for m in extents {
+            for n in extents {
+                problems.extend(extents.map(|k| of(overlap, 1, m, n, k)));
+            }
         }
         problems.push(of(overlap, 4, 8192, 8192, 8192));
         for (at, problem) in problems.iter().enumerate() {
