@@ -18,8 +18,8 @@ use colex_gpu::{Buffer, Device, DeviceError, Element, Error, Launch, Repeats, co
 use colex_sched::{Order, RasterOrder};
 use half::{bf16, f16};
 
-use super::library::{Counts, counted, shown};
-use super::{TEXT, device, said};
+use super::library::{Counts, counted, read, shown};
+use super::{TEXT, TOTALS, device, said};
 
 /// A buffer of the fake driver, which gives each a mebibyte.
 pub(super) fn buffer<T: Element>(device: &Device) -> Buffer<T> {
@@ -1544,6 +1544,22 @@ fn count(counts: &Counts, name: &str) -> u64 {
     counts.get(name).copied().unwrap_or(0)
 }
 
+/// How often work called each function, also where it waits for a stream in between, which begins the other counts anew.
+fn in_all(device: &Device, work: impl FnOnce() -> Result<(), Error>) -> Result<Counts, Error> {
+    let totals = || {
+        device.synchronize()?;
+        let file = std::env::var_os(TOTALS).expect("the variable names the file with the totals");
+        Ok::<_, Error>(read(file))
+    };
+    let before = totals()?;
+    work()?;
+    let mut after = totals()?;
+    for (name, total) in &mut after {
+        *total -= count(&before, name);
+    }
+    Ok(after)
+}
+
 /// Runs a product with parts of K, which leaves memory for them with the device, and one without a K, which leaves zeros.
 fn leaves_memory(device: &Device) -> Result<(), Error> {
     let [a, b, mut c] = [(); 3].map(|()| buffer::<bf16>(device));
@@ -1560,7 +1576,7 @@ fn a_context_ends_with_the_memory_that_calls_have_left() {
     let act = || {
         let counting = elsewhere(0x9000).unwrap();
         let work = || leaves_memory(&Device::gpu(0)?);
-        for counts in [(); 2].map(|()| counted(&counting, work).unwrap()) {
+        for counts in [(); 2].map(|()| in_all(&counting, work).unwrap()) {
             let [allocated, freed] =
                 ["cuMemAlloc_v2", "cuMemFree_v2"].map(|name| count(&counts, name));
             // Three matrices, the parts, the zeros.
@@ -1576,7 +1592,7 @@ fn a_context_ends_with_the_memory_that_calls_have_left() {
         }
         // Where a program has the context too, it goes on with what a graph of its own may read: the zeros.
         let (context, stream) = cudarc_stream();
-        let counts = counted(&counting, || {
+        let counts = in_all(&counting, || {
             let beside = Device::from_cuda(context.clone(), stream.clone())?;
             work()?;
             drop(beside);
@@ -1603,15 +1619,15 @@ fn a_callers_context_at_the_address_of_one_that_ended_begins_anew() {
             let function = device.load(&kernel())?;
             Ok(device.launch(&function, Launch::new(1, 32), &[7u32.into()])?)
         };
-        let first = counted(&counting, work).unwrap();
-        let again = counted(&counting, work).unwrap();
+        let first = in_all(&counting, work).unwrap();
+        let again = in_all(&counting, work).unwrap();
         assert_eq!(count(&again, "cuModuleLoadDataEx"), 0, "{again:?}");
         // The matrices alone.
         assert_eq!(count(&again, "cuMemAlloc_v2"), 3, "{again:?}");
         // SAFETY: no device of the context lives, and the fake driver follows no handle.
         let ended = unsafe { sys::cuCtxDestroy_v2(std::ptr::without_provenance_mut(0x9000)) };
         assert_eq!(ended, sys::CUresult::CUDA_SUCCESS);
-        let anew = counted(&counting, work).unwrap();
+        let anew = in_all(&counting, work).unwrap();
         let names = ["cuModuleLoadDataEx", "cuMemAlloc_v2"];
         assert_eq!(
             names.map(|name| count(&anew, name)),
