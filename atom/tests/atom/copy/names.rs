@@ -60,10 +60,10 @@ fn unknown_names_say_what_is_near() {
          UniversalCopy<uint1_t>, UniversalCopy<uint2_t>, UniversalCopy<uint4_t>"
     );
     assert_eq!(
-        copy("SM80_CP_ASYNC_CACHEALWAYS<complex<int64_t>>")
-            .unwrap()
-            .name(),
-        "SM80_CP_ASYNC_CACHEALWAYS<uint128_t>"
+        says(copy("SM80_CP_ASYNC_CACHEALWAYS<complex<int64_t>>")),
+        "no copy operation is called `SM80_CP_ASYNC_CACHEALWAYS<complex<int64_t>>`; the nearest are \
+         SM80_CP_ASYNC_CACHEALWAYS<uint128_t>, SM80_CP_ASYNC_CACHEALWAYS_ZFILL<uint128_t>, \
+         SM80_CP_ASYNC_CACHEALWAYS<uint32_t>"
     );
     assert_eq!(
         says(copy("SM75_LDSM_N")),

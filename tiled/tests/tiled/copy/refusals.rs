@@ -65,7 +65,7 @@ fn a_thread_value_layout_that_leaves_its_tile() {
 /// Offsets of values that fit 64 bits, and offsets in bits that do not: of each memory and of the copy engine.
 #[test]
 fn strides_up_to_64_bits_are_reported_or_refused() -> Outcome {
-    let (near, far) = ((1_i64 << 58) - 1, 1_i64 << 60);
+    let (near, far) = (1_i64 << 56, 1_i64 << 60);
     for (name, threads, values) in [
         ("UniversalCopy<uint32_t>", "(32,1):(1,1)", "1:1"),
         ("UniversalCopy<uint128_t>", "(8,1):(1,1)", "4:1"),
@@ -75,7 +75,7 @@ fn strides_up_to_64_bits_are_reported_or_refused() -> Outcome {
         let copy = TiledCopy::new(colex_atom::copy(name)?, 32, threads, values)?;
         let report =
             |stride: i64| copy.report(format!("(32,4):(1,{stride})").as_str(), "(32,4):(1,32)");
-        assert!(report(32).is_ok() && report(near / 4 * 4).is_ok(), "{name}");
+        assert!(report(32).is_ok() && report(near).is_ok(), "{name}");
         assert_eq!(
             report(far).err().map(|error| error.to_string()).as_deref(),
             Some("1152921504606846976 * 32 does not fit 64 bits"),

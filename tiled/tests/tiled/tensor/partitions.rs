@@ -22,7 +22,7 @@ fn partitions_that_begin_far_away_are_refused() -> Outcome {
     };
     assert_eq!(data.partition(&at(6)?)?.elements()?, [&6, &7]);
     let view = data.slice((1, ..))?;
-    assert_eq!(view.partition(&at(6)?)?.layout().size(), 2);
+    assert_eq!(view.partition(&at(5)?)?.elements()?, [&6, &7]);
     assert_eq!(
         told(&view, i64::MAX)?,
         "1 + 9223372036854775807 does not fit 64 bits"
