@@ -232,7 +232,7 @@ impl Builder {
         let largest = counter_end(start.range().0);
         self.site(at, |k| {
             let beyond = range.end + step.range().1;
-            if beyond - 1 > largest {
+            if beyond - 1 > largest && counter_behind([&start, &end, &step]).is_none() {
                 k.claim_range(&(&end + &step - 1), (range.start.min(0), largest), 1);
             }
             let beyond = beyond.min(largest + 1);
@@ -448,15 +448,22 @@ fn for_ends(start: &Index, end: &Index, step: &Index) -> Result<(), ErrorKind> {
         let why = format!("the step {step} lies from {low} to {high}: a loop goes up");
         return Err(ErrorKind::operands("for_", why));
     }
-    // The counter after the last one is known to fit at the earliest where end and step are least.
-    let (least, largest) = (end.range().0 + low.max(1) - 1, counter_end(start.range().0));
-    if least > largest && start.range().1 < end.range().0 {
+    let largest = counter_end(start.range().0);
+    if let Some(behind) = counter_behind([start, end, step]).filter(|behind| *behind > largest) {
         let why = format!(
-            "the counter reaches {least} behind the end {end}, and is a number of 32 bits up to {largest}"
+            "the counter reaches {behind} behind the end {end}, and is a number of 32 bits up to {largest}"
         );
         return Err(ErrorKind::operands("for_", why));
     }
     Ok(())
+}
+
+/// The first number of a counter that is not below the end, of constants.
+fn counter_behind(ends: [&Index; 3]) -> Option<i64> {
+    let [start, end, step] = ends.map(Index::as_constant);
+    let (start, end, step) = (start?, end?, step?);
+    Some(start + (end - start).max(0).div_euclid(step) * step)
+        .map(|last| if last < end { last + step } else { last })
 }
 
 /// The largest number of the 32-bit type that a counter from `first` on has.

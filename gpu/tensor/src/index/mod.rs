@@ -497,7 +497,6 @@ impl Index {
             (Some(a), Some(b)) => return Index::constant(a ^ b),
             (Some(0), _) => return other.clone(),
             (_, Some(0)) => return self.clone(),
-            (None, None) => {}
             _ if self.0.range.0 < 0 || other.0.range.0 < 0 => {
                 return Index::no_integer(format!("{self} ^ {other}: neither may be negative"));
             }

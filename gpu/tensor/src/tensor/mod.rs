@@ -391,7 +391,8 @@ impl Tensor {
             .all(|other| Some(other) != own);
         own.filter(|_| is_alone).ok_or_else(|| {
             let why = format!(
-                "mode {mode} of {layout} does not run along one mode of the parameter, which no other mode runs along: cut the                  parameter before its modes are arranged anew"
+                "mode {mode} of {layout} does not run along one mode of the parameter, which no other mode runs along: cut the \
+                 parameter before its modes are arranged anew"
             );
             ErrorKind::operands(operation, why)
         })

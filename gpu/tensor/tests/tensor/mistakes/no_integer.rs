@@ -357,10 +357,10 @@ fn counters_have_32_bits() {
     let looped = |start: i64, end: i64, step: i64| said(|k| k.for_(start, end, step, |_, _| ()));
     assert_eq!(
         looped(0, (1 << 32) - 1, 1 << 20),
-        "for_: the counter reaches 4296015870 behind the end 4294967295, and is a number of 32 bits up to 4294967295"
+        "for_: the counter reaches 4294967296 behind the end 4294967295, and is a number of 32 bits up to 4294967295"
     );
     assert_eq!(
-        looped(-1, i64::from(i32::MAX), 2),
+        looped(-2, i64::from(i32::MAX), 2),
         "for_: the counter reaches 2147483648 behind the end 2147483647, and is a number of 32 bits up to 2147483647"
     );
     // Where only the launch knows the ends, it refuses them.
@@ -377,11 +377,11 @@ fn counters_have_32_bits() {
         .ptx()
         .expect("it is accepted");
     let mut k = Builder::new("k", Arch::Sm80, 32);
-    k.for_(-1, i64::from(i32::MAX), 1 << 30, |_, _| ());
+    k.for_(-2, i64::from(i32::MAX), 1 << 30, |_, _| ());
     assert!(k.finish().is_err());
     let mut k = Builder::new("k", Arch::Sm80, 32);
     let turns = k.var(0, 0..100);
-    k.for_(-1, i64::from(i32::MAX) - (1 << 30), 1 << 30, |k, _| {
+    k.for_(-1, i64::from(i32::MAX) - (1 << 30) + 1, 1 << 30, |k, _| {
         let now = k.get(&turns);
         k.set(&turns, now + 1);
     });
@@ -426,7 +426,7 @@ fn integers_leave_their_bodies() {
             k.for_(0, 4, 1, |_, i| kept = Some(i.clone()));
             let _ = k.value(&(kept.expect("the body ran") + 1));
         }),
-        "%r0 is written between where its value is read and where it is used; read it again"
+        "the variable in %r0 is written between where its value is read and where it is used; read it again"
     );
 }
 
