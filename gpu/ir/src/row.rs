@@ -224,8 +224,9 @@ pub(crate) enum Formula<'a> {
         /// Whether a second register says if there is such a lane.
         tested: bool,
     },
-    /// It is the same in all lanes of the mask, and a function of that operand of theirs.
-    Warp(Operand, Operand),
+    /// It is the same in all lanes of the mask (the second operand), and a function of the first operand of theirs. Of lanes with
+    /// one value it is the same however many they are, if the last says so.
+    Warp(Operand, Operand, bool),
     /// A kind that no `match` knows, as `New` of a family.
     #[cfg(new_op = "inside")]
     New,

@@ -173,20 +173,45 @@ impl Expression {
     /// Returns the value of the expression, given the values of its variables; `None` if one is unknown, on division by 0, and
     /// if a number does not fit 64 bits.
     pub fn evaluate(&self, value: &dyn Fn(Value) -> Option<i64>) -> Option<i64> {
+        self.evaluate_within(value).ok()
+    }
+
+    /// The same, and where a number does not fit 64 bits, the nearest one that does.
+    pub(super) fn evaluate_within(
+        &self,
+        value: &dyn Fn(Value) -> Option<i64>,
+    ) -> Result<i64, NoValue> {
         let mut results: Vec<i64> = Vec::with_capacity(self.steps.len());
         for Step { term, of } in self.steps.iter() {
-            let operand = |i: usize| results.get(of[i] as usize).copied();
-            let both = || Some((operand(0)?, operand(1)?));
+            let operand = |i: usize| {
+                let known = results.get(of[i] as usize).copied();
+                known.ok_or(NoValue::Unknown)
+            };
+            let both = || Ok((operand(0)?, operand(1)?));
             let result = match *term {
                 Term::Number(number) => number,
-                Term::Value(read) => value(read)?,
+                Term::Value(read) => value(read).ok_or(NoValue::Unknown)?,
                 Term::Bits { mask, shift } => moved(operand(0)? as u64 & mask, shift),
-                Term::Add => both().and_then(|(a, b)| a.checked_add(b))?,
-                Term::Multiply => both().and_then(|(a, b)| a.checked_mul(b))?,
+                Term::Add => {
+                    let (a, b) = both()?;
+                    fitting(i128::from(a) + i128::from(b))?
+                }
+                Term::Multiply => {
+                    let (a, b) = both()?;
+                    fitting(i128::from(a) * i128::from(b))?
+                }
                 Term::Xor => both().map(|(a, b)| a ^ b)?,
                 Term::Minimum => both().map(|(a, b)| a.min(b))?,
-                Term::Quotient => both().and_then(|(a, b)| a.checked_div_euclid(b))?,
-                Term::Remainder => both().and_then(|(a, b)| a.checked_rem_euclid(b))?,
+                Term::Quotient => {
+                    let (a, b) = both()?;
+                    let quotient = i128::from(a).checked_div_euclid(i128::from(b));
+                    fitting(quotient.ok_or(NoValue::Unknown)?)?
+                }
+                Term::Remainder => {
+                    let (a, b) = both()?;
+                    let rest = i128::from(a).checked_rem_euclid(i128::from(b));
+                    fitting(rest.ok_or(NoValue::Unknown)?)?
+                }
                 Term::Select => {
                     let ((a, b), then, other) = (both()?, operand(2)?, operand(3)?);
                     if a < b { then } else { other }
@@ -194,8 +219,33 @@ impl Expression {
             };
             results.push(result);
         }
-        results.pop()
+        results.pop().ok_or(NoValue::Unknown)
     }
+}
+
+/// Why an expression has no value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoValue {
+    /// A variable is unknown, or a divisor is 0.
+    Unknown,
+    /// A number does not fit 64 bits: the nearest that does.
+    Overflow(i64),
+}
+
+impl NoValue {
+    /// The nearest number of 64 bits, if there is a number.
+    pub(super) fn overflow(self) -> Option<i64> {
+        match self {
+            NoValue::Unknown => None,
+            NoValue::Overflow(nearest) => Some(nearest),
+        }
+    }
+}
+
+/// The number in 64 bits.
+fn fitting(number: i128) -> Result<i64, NoValue> {
+    let nearest = if number < 0 { i64::MIN } else { i64::MAX };
+    i64::try_from(number).map_err(|_| NoValue::Overflow(nearest))
 }
 
 /// Bits moved to the left, or to the right.

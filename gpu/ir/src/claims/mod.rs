@@ -18,6 +18,7 @@ use std::panic::Location;
 
 use crate::operand::Reg;
 
+use expression::NoValue;
 pub use expression::{Expression, Expressions, Part, Term, Value};
 
 /// The claim about one mode of a tensor: the coordinates of the access, from `low` to `high`, are at least 0 and below
@@ -37,15 +38,26 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Returns a coordinate that certainly lies outside, if there is one, and the extent.
+    /// Returns a coordinate that certainly lies outside, if there is one, and the extent. A number that does not fit 64 bits lies
+    /// outside: the kernel does not compute it. The nearest number of 64 bits takes its place.
     pub fn outside(&self, value: &dyn Fn(Value) -> Option<i64>) -> Option<(i64, i64)> {
-        let extent = self.extent.evaluate(value)?;
-        let low = self.low.as_ref().and_then(|low| low.evaluate(value));
-        if let Some(low) = low.filter(|low| *low < 0) {
-            return Some((low, extent));
+        let extent = match self.extent.evaluate_within(value) {
+            Ok(extent) => extent,
+            Err(none) => {
+                let extent = none.overflow()?;
+                return Some((extent, extent));
+            }
+        };
+        let low = self.low.as_ref().map(|low| low.evaluate_within(value));
+        match low {
+            Some(Ok(low)) if low < 0 => return Some((low, extent)),
+            Some(Err(NoValue::Overflow(low))) => return Some((low, extent)),
+            _ => {}
         }
-        let high = self.high.evaluate(value)?;
-        (high >= extent).then_some((high, extent))
+        match self.high.evaluate_within(value) {
+            Ok(high) => (high >= extent).then_some((high, extent)),
+            Err(none) => none.overflow().map(|high| (high, extent)),
+        }
     }
 }
 
@@ -132,9 +144,13 @@ pub struct Declared {
 }
 
 impl Declared {
-    /// Returns the integer if it is another than was declared.
+    /// Returns the integer if it is another than was declared. In the place of a number that does not fit 64 bits, it returns the
+    /// nearest one that does.
     pub fn broken(&self, value: &dyn Fn(Value) -> Option<i64>) -> Option<i64> {
-        let value = self.value.evaluate(value)?;
+        let value = match self.value.evaluate_within(value) {
+            Ok(value) => value,
+            Err(none) => return none.overflow(),
+        };
         let holds = (self.range.0..=self.range.1).contains(&value) && value % self.multiple == 0;
         (!holds).then_some(value)
     }

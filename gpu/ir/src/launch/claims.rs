@@ -81,7 +81,8 @@ impl LaunchClaims {
             return Ok(());
         }
         let shape = [launch.grid, launch.block, launch.cluster];
-        let shape = shape.iter().flatten().map(|extent| i64::from(*extent));
+        let shape = shape.iter().flatten().chain([&launch.dynamic_shared]);
+        let shape = shape.map(|extent| i64::from(*extent));
         let given = self.parameters.iter();
         let given = given.map(|at| {
             arguments
@@ -229,7 +230,8 @@ impl Place<'_> {
                 if start >= end || step < 1 {
                     return None;
                 }
-                let last = start + (end - 1 - start) / step * step;
+                let turns = (end - 1).saturating_sub(start) / step;
+                let last = start.saturating_add(turns * step);
                 let both = [last, start];
                 let turns = if self.loops - self.counters.len() > FREE_LOOPS {
                     // One of them: the last or the first.
@@ -264,10 +266,11 @@ impl Broken<'_> {
     /// How far the integer is from what was claimed.
     fn by(&self) -> i64 {
         match self {
-            Broken::Bound(_, at, extent) => (at - extent + 1).max(-at),
-            Broken::Declared(declared, value) => {
-                (value - declared.range.1).max(declared.range.0 - value)
+            Broken::Bound(_, at, extent) => {
+                (at.saturating_sub(*extent).saturating_add(1)).max(at.saturating_neg())
             }
+            Broken::Declared(declared, value) => (value.saturating_sub(declared.range.1))
+                .max(declared.range.0.saturating_sub(*value)),
         }
     }
 }
@@ -374,4 +377,109 @@ fn most(axis: usize, block: [u32; 3], outside: impl Fn([u32; 3]) -> bool) -> Opt
         }
     }
     Some((AXES[axis], beyond))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::Location;
+
+    use super::*;
+    use crate::claims::Term;
+    use crate::{KernelBuilder, ParamType, Type};
+    use colex_atom::Arch;
+
+    /// A claim of thread 0 about parameters.
+    fn claiming(claim: impl FnOnce([Expression; 2]) -> Claim) -> LaunchClaims {
+        let mut k = KernelBuilder::new("k", Arch::Sm80);
+        let parameters = ["a", "b"].map(|name| {
+            let id = k.parameter(name, ParamType::Scalar(Type::S64));
+            Expression::value(Value::Parameter { id, signed: true })
+        });
+        k.claim(claim(parameters));
+        LaunchClaims::of(&k.finish())
+    }
+
+    fn declared(value: Expression, range: (i64, i64)) -> Claim {
+        Claim {
+            bounds: Vec::new(),
+            declared: Some(Declared {
+                value,
+                range,
+                multiple: 1,
+            }),
+            certain: Some(Certain {
+                around: Vec::new(),
+                threads: vec![0, 1],
+            }),
+            at: Location::caller(),
+        }
+    }
+
+    fn said(claims: &LaunchClaims, launch: &Launch, given: [i64; 2]) -> Result<(), String> {
+        let given = given.map(|x| Argument::U64(x as u64));
+        let found = claims.check(launch, &given);
+        found.map_err(|error| error.to_string())
+    }
+
+    /// An accepted launch is not accepted again with other dynamic shared memory, of which a claim speaks.
+    #[test]
+    fn dynamic_shared_memory_makes_another_launch() {
+        let size = Expression::value(Value::Special(Special::DynamicSharedSize));
+        let claims = claiming(|_| declared(size, (0, 1000)));
+        let launch = Launch::new(1, 32);
+        assert_eq!(said(&claims, &launch.dynamic_shared(1000), [0; 2]), Ok(()));
+        let more = said(&claims, &launch.dynamic_shared(1001), [0; 2]);
+        assert!(more.is_err_and(|said| said.starts_with("an integer is 1001 ")));
+        assert_eq!(said(&claims, &launch.dynamic_shared(1000), [0; 2]), Ok(()));
+    }
+
+    /// A number that does not fit 64 bits is refused, and so is one at their end, in both directions.
+    #[test]
+    fn law_numbers_beyond_64_bits_are_refused() {
+        let ends = [i64::MIN, i64::MIN + 1, -5, 0, 7, i64::MAX - 1, i64::MAX];
+        let launch = Launch::new(1, 32);
+        let mut cases = 0;
+        for (a, b) in ends.iter().flat_map(|a| ends.iter().map(move |b| (*a, *b))) {
+            for term in [Term::Add, Term::Multiply, Term::Minimum] {
+                let exact = match term {
+                    Term::Add => i128::from(a) + i128::from(b),
+                    Term::Multiply => i128::from(a) * i128::from(b),
+                    _ => i128::from(a.min(b)),
+                };
+                let claims =
+                    claiming(|[a, b]| declared(a.binary(term, &b), (i64::MIN + 1, i64::MAX - 1)));
+                let is_right = i128::from(i64::MIN) < exact && exact < i128::from(i64::MAX);
+                assert_eq!(
+                    said(&claims, &launch, [a, b]).is_ok(),
+                    is_right,
+                    "{term:?} of {a} and {b}"
+                );
+                let claims = claiming(|[a, b]| Claim {
+                    bounds: vec![Bound {
+                        tensor: "t".to_string(),
+                        mode: 0,
+                        low: Some(a.clone().binary(term, &b)),
+                        high: a.binary(term, &b),
+                        extent: Expression::number(8),
+                    }],
+                    declared: None,
+                    ..declared(Expression::number(0), (0, 0))
+                });
+                let is_inside = (0..8).contains(&exact);
+                assert_eq!(
+                    said(&claims, &launch, [a, b]).is_ok(),
+                    is_inside,
+                    "{term:?} of {a} and {b}"
+                );
+                cases += 2;
+            }
+        }
+        // What nothing knows is no number: only the kernel sees it.
+        let claims = claiming(|[a, _]| {
+            let clock = Expression::value(Value::Special(Special::Clock64));
+            declared(a.binary(Term::Add, &clock), (0, 0))
+        });
+        assert_eq!(said(&claims, &launch, [i64::MAX; 2]), Ok(()));
+        println!("law claims.overflow: {cases} cases");
+    }
 }

@@ -101,7 +101,11 @@ impl Exchange {
                 Needs::BASE,
                 EXISTS,
             )
-            .formula(Formula::Warp(p.pred.into(), *mask))
+            .formula(Formula::Warp(
+                p.pred.into(),
+                *mask,
+                *mode != VoteMode::Ballot,
+            ))
             .d(d, mode.result())
             .guard("predicate", *p)
             .lanes(mask),
@@ -115,7 +119,11 @@ impl Exchange {
                     Needs::AMPERE,
                     redux(*op, *ty),
                 )
-                .formula(Formula::Warp(*a, *mask))
+                .formula(Formula::Warp(
+                    *a,
+                    *mask,
+                    !matches!(op, BinaryOp::Add | BinaryOp::Xor),
+                ))
                 .d(d, *ty)
                 .s(a, *ty)
                 .lanes(mask)
@@ -143,7 +151,7 @@ impl Exchange {
                 );
                 let value = match mode {
                     MatchMode::Any => Formula::Lane,
-                    MatchMode::All => Formula::Warp(*a, *mask),
+                    MatchMode::All => Formula::Warp(*a, *mask, false),
                 };
                 let row = row.formula(value).d(d, Type::B32);
                 let row = match p {

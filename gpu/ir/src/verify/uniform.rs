@@ -163,8 +163,25 @@ impl<'a> UniformValues<'a> {
                     Uniformity::Same(0)
                 }
             }
-            Formula::Warp(a, mask) => collective(of(&a), mask),
+            Formula::Warp(a, mask, of_any) => self.collective(of(&a), mask, of_any),
         }
+    }
+
+    /// A whole warp's answer is the same in the warp. Several warps with one value have one answer if they have as many lanes, or
+    /// if their number does not matter: the last warp of a block may have fewer.
+    fn collective(&self, value: Uniformity, mask: Operand, of_any: bool) -> Uniformity {
+        if mask != Operand::Int(0xffff_ffff) {
+            return Uniformity::Same(0);
+        }
+        let threads = self.kernel.block.map(|block| {
+            let extents = block.iter().map(|n| u64::from(*n));
+            extents.product::<u64>()
+        });
+        let is_whole = threads.is_some_and(|threads| threads.is_multiple_of(32));
+        if of_any || is_whole {
+            return Uniformity::Same(value.group().max(5));
+        }
+        Uniformity::Same(5)
     }
 
     /// A function of its operands is the same where all of them are.
@@ -176,15 +193,6 @@ impl<'a> UniformValues<'a> {
         }
         let bases = row.addresses().filter_map(|address| address.base.reg());
         bases.fold(least, |least, reg| least.min(self.of(reg).group()))
-    }
-}
-
-/// A whole warp's answer is the same in the warp.
-fn collective(value: Uniformity, mask: Operand) -> Uniformity {
-    if mask == Operand::Int(0xffff_ffff) {
-        Uniformity::Same(value.group().max(5))
-    } else {
-        Uniformity::Same(0)
     }
 }
 

@@ -2,8 +2,8 @@
 
 use colex_atom::{Arch, mma};
 use colex_ir::{
-    Access, BinaryOp, Compare, Control, KernelBuilder, Reg, ShuffleMode, Space, Special, Sync,
-    Type, VoteMode,
+    Access, BinaryOp, Compare, Control, Exchange, KernelBuilder, Reg, ShuffleMode, Space, Special,
+    Sync, Type, VoteMode,
 };
 
 use super::{accepted, kernel, odd, sentences, thread};
@@ -264,4 +264,91 @@ fn operands_that_must_agree() {
             "`barrier.sync` needs %r1 to be the same in all threads of a warp: broadcast it with a shuffle of lane 0, or compute it from what they share"
         ]
     );
+}
+
+/// Warps with one value have one answer of theirs, but for those that count lanes: the last warp of a block may have fewer.
+#[test]
+fn warps_of_one_value_may_have_other_lanes() {
+    type Answer = fn(&mut KernelBuilder) -> Reg;
+    let voted = |k: &mut KernelBuilder, mode: VoteMode| {
+        let n = k.scalar("n", Type::U32);
+        let n = k.param(n);
+        let p = k.setp(Compare::Ne, Type::U32, n, 0);
+        k.vote(mode, p)
+    };
+    fn bitwise(op: BinaryOp) -> bool {
+        matches!(op, BinaryOp::And | BinaryOp::Or | BinaryOp::Xor)
+    }
+    fn reduced(k: &mut KernelBuilder, op: BinaryOp) -> Reg {
+        let n = k.scalar("n", Type::U32);
+        let n = k.param(n);
+        let d = k.reg(colex_ir::RegType::B32);
+        k.push(Exchange::Redux {
+            op,
+            ty: if bitwise(op) { Type::B32 } else { Type::U32 },
+            d,
+            a: n.into(),
+            mask: 0xffff_ffff_u32.into(),
+        });
+        d
+    }
+    let waits = |k: &mut KernelBuilder, p: Reg| k.if_(p, |k| k.sync());
+    let compared = |k: &mut KernelBuilder, x: Reg| k.setp(Compare::Gt, Type::U32, x, 20);
+    let counting: [Answer; 4] = [
+        |k| reduced(k, BinaryOp::Add),
+        |k| reduced(k, BinaryOp::Xor),
+        |k| {
+            let n = k.scalar("n", Type::U32);
+            let n = k.param(n);
+            k.match_all(Type::B32, n).0
+        },
+        |k| {
+            let n = k.scalar("n", Type::U32);
+            let n = k.param(n);
+            let p = k.setp(Compare::Ne, Type::U32, n, 0);
+            k.vote(VoteMode::Ballot, p)
+        },
+    ];
+    let other: [Answer; 4] = [
+        |k| reduced(k, BinaryOp::Min),
+        |k| reduced(k, BinaryOp::Max),
+        |k| reduced(k, BinaryOp::And),
+        |k| reduced(k, BinaryOp::Or),
+    ];
+    let mut cases = 0;
+    for threads in [16_u32, 32, 48, 64, 1000, 1024] {
+        // One warp alone agrees, however many lanes it has.
+        let is_whole = threads <= 32 || threads.is_multiple_of(32);
+        let said = |body: &dyn Fn(&mut KernelBuilder)| {
+            let kernel = kernel(Arch::Sm90a, |k| {
+                k.block([threads, 1, 1]);
+                body(k);
+            });
+            sentences(&kernel).len()
+        };
+        for (answers, is_counted) in [(counting, true), (other, false)] {
+            for answer in answers {
+                let mistakes = said(&|k| {
+                    let x = answer(k);
+                    let p = compared(k, x);
+                    waits(k, p);
+                });
+                assert_eq!(
+                    mistakes,
+                    usize::from(is_counted && !is_whole),
+                    "{threads} threads"
+                );
+                cases += 1;
+            }
+        }
+        for mode in [VoteMode::All, VoteMode::Any, VoteMode::Uni] {
+            let mistakes = said(&|k| {
+                let p = voted(k, mode);
+                waits(k, p);
+            });
+            assert_eq!(mistakes, 0, "{threads} threads");
+            cases += 1;
+        }
+    }
+    println!("law warps_of_one_value: {cases} cases");
 }

@@ -555,7 +555,8 @@ impl Terms {
     pub(crate) fn of_product(&self, product: &[Index]) -> Terms {
         let mut terms = self.clone();
         for matrix in terms.tensors() {
-            matrix.tensor = matrix.tensor.fixed_behind(product);
+            // The launch has a block for each product, and no more.
+            matrix.tensor = matrix.tensor.fixed_behind(product).stated_inside();
             matrix.cut = matrix.cut.fixed_behind(product);
         }
         terms

@@ -180,7 +180,8 @@ impl Builder {
     }
 
     /// Executes `body(i)` for `i` from `start` to `end` (excluded) by `step`; not at all if `start >= end`. The three numbers
-    /// and `end + step` must fit 32 bits.
+    /// and `end + step - 1` must fit 32 bits, which have a sign where `start` may be below 0; where the kernel computes them, the
+    /// last is refused as for [`Builder::index_of`].
     ///
     /// ```
     /// # use colex_tensor::prelude::*;
@@ -227,9 +228,14 @@ impl Builder {
             (start, end, step) = (0.into(), 1.into(), 1.into());
         }
         let range = start.range().0..(end.range().1).max(start.range().0 + 1);
+        // Counters are numbers of 32 bits, the one after the last too.
+        let largest = counter_end(start.range().0);
         self.site(at, |k| {
-            // Counters are numbers of 32 bits, the one after the last too.
-            let beyond = (range.end + step.range().1).min(1 << 32);
+            let beyond = range.end + step.range().1;
+            if beyond - 1 > largest && counter_behind([&start, &end, &step]).is_none() {
+                k.claim_range(&(&end + &step - 1), (range.start.min(0), largest), 1);
+            }
+            let beyond = beyond.min(largest + 1);
             let first = start.clone();
             let ends = [&first, &end].map(Index::as_constant);
             let is_known = ends.iter().all(Option::is_some) && step.as_constant() == Some(1);
@@ -442,7 +448,31 @@ fn for_ends(start: &Index, end: &Index, step: &Index) -> Result<(), ErrorKind> {
         let why = format!("the step {step} lies from {low} to {high}: a loop goes up");
         return Err(ErrorKind::operands("for_", why));
     }
+    let largest = counter_end(start.range().0);
+    if let Some(behind) = counter_behind([start, end, step]).filter(|behind| *behind > largest) {
+        let why = format!(
+            "the counter reaches {behind} behind the end {end}, and is a number of 32 bits up to {largest}"
+        );
+        return Err(ErrorKind::operands("for_", why));
+    }
     Ok(())
+}
+
+/// The first number of a counter that is not below the end, of constants.
+fn counter_behind(ends: [&Index; 3]) -> Option<i64> {
+    let [start, end, step] = ends.map(Index::as_constant);
+    let (start, end, step) = (start?, end?, step?);
+    Some(start + (end - start).max(0).div_euclid(step) * step)
+        .map(|last| if last < end { last + step } else { last })
+}
+
+/// The largest number of the 32-bit type that a counter from `first` on has.
+fn counter_end(first: i64) -> i64 {
+    if first < 0 {
+        i64::from(i32::MAX)
+    } else {
+        i64::from(u32::MAX)
+    }
 }
 
 /// The constant zero as an operand of a class.

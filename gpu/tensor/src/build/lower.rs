@@ -238,13 +238,16 @@ impl Builder {
     }
 
     fn compute(&mut self, index: &Index, wide: bool, home: usize) -> Reg {
-        let unsigned = if wide { Type::U64 } else { Type::U32 };
         let bits = if wide { Type::B64 } else { Type::B32 };
         match &index.0.node {
             Node::Leaf(leaf) => {
                 self.check_leaf(leaf);
                 match (wide, leaf.reg.ty.bits()) {
                     (false, 64) => self.emit_at(home, |k| k.cvt(Type::U32, Type::U64, leaf.reg)),
+                    (true, 32) if leaf.is_signed => {
+                        self.emit_at(home, |k| k.cvt(Type::S64, Type::S32, leaf.reg))
+                    }
+                    (true, 32) => self.emit_at(home, |k| k.cvt(Type::U64, Type::U32, leaf.reg)),
                     _ => leaf.reg,
                 }
             }
@@ -269,14 +272,19 @@ impl Builder {
                 self.emit_at(home, |k| k.xor(bits, a, b))
             }
             Node::Min(a, b) => {
-                let signed = if wide { Type::S64 } else { Type::S32 };
-                let ty = if a.range().0 < 0 || b.range().0 < 0 {
-                    signed
-                } else {
-                    unsigned
+                // 32 bits hold both operands only in one type.
+                let asked = wide;
+                let both = hull(a, b);
+                let wide = wide || narrow_type(both).is_none();
+                let ty = match (wide, both.0 < 0) {
+                    (true, true) => Type::S64,
+                    (true, false) => Type::U64,
+                    (false, true) => Type::S32,
+                    (false, false) => Type::U32,
                 };
                 let (a, b) = (self.lower(a, wide), self.either(b, wide));
-                self.emit_at(home, |k| k.min(ty, a, b))
+                let least = self.emit_at(home, |k| k.min(ty, a, b));
+                self.of_width(least, [wide, asked], home)
             }
             Node::Select(parts) => {
                 let [a, b, then, other] = parts.as_ref();
@@ -358,7 +366,7 @@ impl Builder {
     /// Rounds down; `div` truncates, which differs for negative numbers.
     fn lower_quotient(&mut self, a: &Index, b: &Index, wide: bool, home: usize) -> Reg {
         let asked = wide;
-        let wide = wide || narrow_type(a.range()).is_none() || narrow_type(b.range()).is_none();
+        let wide = wide || narrow_type(hull(a, b)).is_none();
         let (unsigned, signed) = if wide {
             (Type::U64, Type::S64)
         } else {
@@ -382,6 +390,12 @@ impl Builder {
         });
         self.of_width(found, [wide, asked], home)
     }
+}
+
+/// The range that holds the values of both.
+fn hull(a: &Index, b: &Index) -> (i64, i64) {
+    let (a, b) = (a.range(), b.range());
+    (a.0.min(b.0), a.1.max(b.1))
 }
 
 pub(crate) fn is_wide_leaf(x: &Index) -> bool {

@@ -731,6 +731,7 @@ impl Builder {
         Leaf {
             reg,
             stamp: 0,
+            is_signed: false,
             owner: self.failure.owner(),
         }
     }

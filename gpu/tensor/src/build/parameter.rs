@@ -101,6 +101,7 @@ impl Builder {
             slot: self.launch.slots.len(),
             name: name.to_string(),
             layout: layout.clone(),
+            begins: vec![Index::constant(0); modes.len()],
             extents: modes.iter().map(product).collect(),
             modes,
             narrowed: Vec::new(),

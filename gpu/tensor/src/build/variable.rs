@@ -70,6 +70,7 @@ impl Builder {
         let leaf = Leaf {
             reg: var.reg,
             stamp,
+            is_signed: false,
             owner: var.owner,
         };
         Index::leaf(leaf, var.range, 1, self.depth())
@@ -224,6 +225,7 @@ impl Builder {
     /// of branches.
     pub(crate) fn home(&self, depth: u32) -> usize {
         let branch = self.scopes.iter().rposition(|s| !s.repeats).unwrap_or(0);
-        branch.max(depth as usize)
+        // An integer of a body that has ended is computed in the innermost body that is open.
+        branch.max((depth as usize).min(self.scopes.len() - 1))
     }
 }

@@ -86,7 +86,7 @@ impl Builder {
         if let View::Coords { of, .. } = &tensor.view {
             for span in Span::all(vector, |i| tensor.coordinates_at(at + i))? {
                 let extent = &of.extents[span.mode];
-                let above = self.begins_inside(&span, &of.name, extent)?;
+                let above = self.begins_inside(&span, of)?;
                 let leaf = of.dynamic_extent(span.mode);
                 let below = if self.ends_together(&span, extent) {
                     self.less(&span.low, extent)
@@ -131,15 +131,17 @@ impl Builder {
             || span.is_aligned() && extent.alignment() % span.places() == 0
     }
 
-    /// Whether a span begins at 0 or above.
-    fn begins_inside(&mut self, span: &Span, of: &str, extent: &Index) -> Result<Cond, ErrorKind> {
-        if span.low.range().0 >= 0 {
+    /// Whether a span begins where its mode does or above.
+    fn begins_inside(&mut self, span: &Span, of: &Dense) -> Result<Cond, ErrorKind> {
+        let begin = &of.begins[span.mode];
+        let above = &span.low - begin;
+        if above.range().0 >= 0 {
             return Ok(Cond::Known(true));
         }
-        if span.places() > 1 && !span.is_aligned() {
-            return Err(span.straddles(of, extent));
+        if span.places() > 1 && above.alignment() % span.places() != 0 {
+            return Err(span.straddles(&of.name, &of.extents[span.mode]));
         }
-        Ok(self.less(&Index::constant(-1), &span.low))
+        Ok(self.less(&(begin - 1), &span.low))
     }
 
     /// Whether the vector at an index lies within the tiles that partitions reach beyond.
@@ -194,7 +196,8 @@ impl Builder {
             return Ok(());
         };
         for span in Span::all(vector, |i| tensor.coordinates_at(at + i))? {
-            let (low, high) = (span.low.range().0, span.high.range().1);
+            let above = &span.low - &of.begins[span.mode];
+            let (low, high) = (above.range().0, span.high.range().1);
             let extent = &of.extents[span.mode];
             if low >= 0 && high < extent.range().0 {
                 continue;

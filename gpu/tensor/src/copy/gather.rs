@@ -19,7 +19,7 @@ use crate::fragment::expr::lower::{Lower, lane_type, leaves, pair_type};
 use crate::fragment::expr::{Expr, is_half};
 use crate::fragment::{Fragment, class};
 use crate::index::Index;
-use crate::tensor::{Tensor, View};
+use crate::tensor::{Tensor, View, layout_extent};
 
 /// One access: where it begins, and under which condition it happens.
 struct ElementAccess {
@@ -485,13 +485,14 @@ impl Builder {
             return Ok(());
         }
         // Of a tile both ends count: that of the tile, and that of the tensor.
-        let of_tensor = &dense.extents[mode.min(dense.extents.len() - 1)];
-        for extent in [&extent, of_tensor] {
+        let own = tensor.neighbours_along(mode);
+        let of_tensor = own.map(|own| &dense.extents[own]);
+        for extent in [Some(&extent), of_tensor].into_iter().flatten() {
             if extent.alignment() % count == 0 {
                 continue;
             }
-            match dense.dynamic_extent(mode) {
-                Some(leaf) if extent == of_tensor => {
+            match own.and_then(|own| dense.dynamic_extent(own)) {
+                Some(leaf) if Some(extent) == of_tensor => {
                     self.launch.require(dense.slot, Some(leaf), count);
                 }
                 _ => {
@@ -844,18 +845,16 @@ fn vector_registers(
 
 /// The extent of a mode of the layout, which may be dynamic.
 pub(super) fn extent_of(tensor: &Tensor, mode: usize) -> Index {
-    match &tensor.view {
-        View::Coords {
-            of, layout, start, ..
-        } if !layout.is_static() => {
-            if of.narrowed.contains(&mode) {
-                &of.extents[mode] - &start[mode]
-            } else {
-                of.extents[mode].clone()
-            }
+    if let View::Coords { of, start, .. } = &tensor.view
+        && let Some(own) = tensor.parameter_mode(mode)
+        && tensor.has_whole_mode(mode)
+    {
+        if of.narrowed.contains(&own) {
+            return &of.extents[own] - &start[own];
         }
-        _ => tensor.layout().mode(mode).map_or(1, |m| m.size()).into(),
+        return of.extents[own].clone();
     }
+    layout_extent(tensor.layout(), mode)
 }
 
 /// A place of one element.
@@ -888,46 +887,58 @@ fn place(
     }
     let mut claim = None;
     if let View::Coords {
-        of: dense, layout, ..
+        of: dense,
+        start,
+        stated_inside,
+        ..
     } = &tensor.view
     {
         let count = of.count();
+        let along: Vec<Option<usize>> = (0..at.len()).map(|i| tensor.parameter_mode(i)).collect();
         for (mode, x) in tensor.coordinates_of(&at).into_iter().enumerate() {
-            let extent = &dense.extents[mode];
+            let (begin, extent) = (&dense.begins[mode], &dense.extents[mode]);
+            let mut own = (0..at.len()).filter(|i| along[*i] == Some(mode));
+            let (given, other) = (own.next(), own.next());
+            let is_whole = |i: &usize| other.is_none() && tensor.has_whole_mode(*i);
             let high = match of.vector {
-                Some((along, _)) if along == mode => &x + (count - 1),
+                Some((vector, _)) if tensor.neighbours_along(vector) == Some(mode) => {
+                    &x + (count - 1)
+                }
                 _ => x.clone(),
             };
-            match outside {
-                Outside::Stated => {
-                    // The claim is of the whole range of the data.
-                    let low = match coordinates.get(mode) {
-                        Some(Coordinate::Data(reg, ty)) if !layout.is_static() => {
-                            Index::leaf(k.leaf(*reg), values_of(*ty), 1, k.depth())
-                        }
-                        _ => x.clone(),
-                    };
-                    let high = &high - &x + &low;
-                    let claim = *claim.get_or_insert_with(|| k.open_claim());
-                    k.claim_reach(
-                        claim,
-                        Reach {
-                            tensor: dense.name.clone(),
-                            mode,
-                            low,
-                            high,
-                            extent: extent.clone(),
-                        },
-                    );
-                }
-                // The coordinates of a whole tensor were compared above.
-                _ if !layout.is_static() => {}
-                _ => {
-                    let above = k.less(&Index::constant(-1), &x);
-                    let below = k.less(&x, extent);
-                    inside = k.both(inside, above);
-                    inside = k.both(inside, below);
-                }
+            // A mode that no coordinate moves along was fixed: the author of a tile that is stated inside answers for it.
+            let is_fixed = *stated_inside && given.is_none() && x == start[mode];
+            if outside == Outside::Stated || is_fixed {
+                // The claim is of the whole range of the data.
+                let low = match given.filter(is_whole).map(|i| &coordinates[i]) {
+                    Some(Coordinate::Data(reg, ty)) => {
+                        let data = Index::leaf(k.leaf(*reg), values_of(*ty), 1, k.depth());
+                        &start[mode] + data
+                    }
+                    _ => x.clone(),
+                };
+                let high = &high - &x + &low;
+                let claim = *claim.get_or_insert_with(|| k.open_claim());
+                k.claim_reach(
+                    claim,
+                    Reach {
+                        tensor: dense.name.clone(),
+                        mode,
+                        low,
+                        high,
+                        extent: extent.clone(),
+                    },
+                );
+                continue;
+            }
+            // Of a whole mode that nothing has moved the coordinate itself was compared above.
+            let is_compared =
+                given.filter(is_whole).is_some() && (&start[mode] - begin).as_constant() == Some(0);
+            if !is_compared {
+                let above = k.less(&(begin - 1), &x);
+                let below = k.less(&x, extent);
+                inside = k.both(inside, above);
+                inside = k.both(inside, below);
             }
         }
     }
@@ -968,11 +979,20 @@ impl Builder {
         outside: Outside,
     ) -> (Index, Cond) {
         let yes = Cond::Known(true);
+        if outside != Outside::Stated && extent.range().1 < 1 {
+            return (Index::constant(0), Cond::Known(false));
+        }
+        // The last coordinate that `Outside::Clamp` takes, and whether there is one: a narrowed part may be empty.
+        let is_there = |k: &mut Self| {
+            let last = extent.max_of(&Index::constant(1)) - 1;
+            (last, k.less(&Index::constant(0), extent))
+        };
         let (reg, ty) = match coordinate {
             Coordinate::Index(index) if outside == Outside::Clamp => {
                 let zero = Index::constant(0);
                 let low = Index::select_less(index, &zero, &zero, index);
-                return (low.min(&(extent - 1)), yes);
+                let (last, is_there) = is_there(self);
+                return (low.min(&last), is_there);
             }
             Coordinate::Index(index) if outside == Outside::Stated => return (index.clone(), yes),
             Coordinate::Index(index) => {
@@ -1011,19 +1031,20 @@ impl Builder {
         match outside {
             Outside::Stated => (of_range(self, reg), yes),
             Outside::Clamp => {
-                let last = number(self, &(extent - 1));
+                let (last, is_there) = is_there(self);
+                let last = number(self, &last);
                 let reg = if lane.is_signed() {
                     self.ir.max(lane, reg, 0)
                 } else {
                     reg
                 };
                 let reg = self.ir.min(lane, reg, last);
-                (of_range(self, reg), yes)
+                (of_range(self, reg), is_there)
             }
             Outside::Skip | Outside::Trap => {
                 // As an integer without a sign a negative one is larger than every extent.
                 let unsigned = if is_wide { Type::U64 } else { Type::U32 };
-                let end = number(self, extent);
+                let end = number(self, &extent.max_of(&Index::constant(0)));
                 let test = self.ir.setp(Compare::Lt, unsigned, reg, end);
                 (of_range(self, reg), self.holds(test))
             }

@@ -10,6 +10,7 @@ pub(crate) mod vector;
 
 use std::collections::HashMap;
 use std::panic::Location;
+use std::rc::Rc;
 
 use colex_atom::{Argument, CopyForm, Space, Ty};
 use colex_tiled::{Side, TiledCopy};
@@ -21,6 +22,7 @@ use crate::copy::run::Run;
 use crate::error::ErrorKind;
 use crate::fragment::Fragment;
 use crate::fragment::contents::{Known, of_parts};
+use crate::fragment::expr::{Expr, Mask, Test};
 use crate::index::Index;
 use crate::tensor::Tensor;
 use crate::tensor::partition_coords::Partitioner;
@@ -359,6 +361,14 @@ impl Builder {
             );
             return Err(ErrorKind::operands("copy", why));
         }
+        if let (Piece::Registers(from), Piece::Registers(to)) = (&src, &dst)
+            && atom.row().form == CopyForm::Universal
+            && (shares(from, to) || is_narrow(from, counts[0]) || is_narrow(to, counts[1]))
+        {
+            self.move_elements(from, to, counts[1], &mut mask)?;
+            self.note(atom.name(), n, String::new(), Vec::new());
+            return self.fill_parts(to, held);
+        }
         let mut run = Run {
             atom,
             src,
@@ -385,6 +395,27 @@ impl Builder {
             Piece::Registers(fragment) => self.fill_parts(fragment, held),
             Piece::Memory(_) => Ok(()),
         }
+    }
+
+    /// Moves elements between registers that do not hold whole instructions of them, or that both fragments name.
+    fn move_elements(
+        &mut self,
+        from: &Fragment,
+        to: &Fragment,
+        count: i64,
+        mask: &mut Predication<'_>,
+    ) -> Result<(), ErrorKind> {
+        let values = Expr::from(from);
+        let Predication::If(says) = mask else {
+            return self.assigned("copy", to, &values);
+        };
+        let mut conds = Vec::new();
+        for _ in 0..to.layout.size() / count {
+            let cond = says(self, &[]);
+            conds.extend((0..count).map(|_| cond));
+        }
+        let moved = Mask(Rc::new(Test::Conds(conds))).select(values, to);
+        self.assigned("copy", to, &moved)
     }
 
     /// Refuses ends that hold other elements of their tiles; what registers hold afterwards, if it is known. Plain registers
@@ -558,4 +589,15 @@ impl Builder {
             }
         }
     }
+}
+
+/// Whether two fragments name a register in common.
+fn shares(from: &Fragment, to: &Fragment) -> bool {
+    from.regs.iter().any(|reg| to.regs.contains(reg))
+}
+
+/// Whether that many elements of a fragment fill no register.
+fn is_narrow(fragment: &Fragment, count: i64) -> bool {
+    let own = fragment.regs.first().map_or(0, |reg| reg.ty.bits());
+    count * i64::from(fragment.ty.bits()) < i64::from(own)
 }

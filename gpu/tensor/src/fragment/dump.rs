@@ -92,7 +92,7 @@ impl Dump {
         Dump { part, ..self }
     }
 
-    /// Returns the same dump in the thread of that number along x alone.
+    /// Returns the same dump in the thread of that [number](Builder::thread) in its block alone.
     ///
     /// ```
     /// # use colex_tensor::prelude::*;
@@ -251,7 +251,7 @@ impl Builder {
         if let Some((kind, at)) = poison(&what.expr, at) {
             return self.failure.keep(kind, at);
         }
-        let threads = i64::from(self.block[0]);
+        let threads = i64::from(self.threads);
         if let Some(thread) = what.thread.filter(|t| !(0..threads).contains(t)) {
             let why = format!(
                 "thread {thread}; the block has threads 0 to {}",

@@ -1,6 +1,6 @@
 //! Fragments computed element by element.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::panic::Location;
 use std::rc::Rc;
 
@@ -32,17 +32,18 @@ pub(crate) fn poison(
             },
         )
     };
-    fn of_mask(mask: &Mask) -> Option<(&ErrorKind, &'static Location<'static>)> {
-        match &*mask.0 {
-            Test::Poison(kind, at) => Some((kind, at)),
-            Test::Both(_, a, b) => of_mask(a).or_else(|| of_mask(b)),
-            Test::Not(a) => of_mask(a),
-            Test::Compare(..) | Test::Conds(_) => None,
-        }
-    }
+    let mut seen = HashSet::new();
     nodes(expr).iter().find_map(|node| match &node.0.node {
         ExprNode::Poison(kind) => Some(of(kind, node.0.at)),
-        ExprNode::Select(mask, ..) => of_mask(mask).map(|(kind, own)| of(kind, own)),
+        ExprNode::Select(mask, ..) => {
+            let mut found = None;
+            mask.parts(&mut seen, &mut |part| {
+                if let (Test::Poison(kind, own), None) = (&*part.0, &found) {
+                    found = Some(of(kind, own));
+                }
+            });
+            found
+        }
         _ => None,
     })
 }
@@ -376,16 +377,26 @@ impl Builder {
             .flat_map(|(number, group)| group.iter().map(move |i| (*i, number)))
             .map(|(i, number)| (parts[i].0, number))
             .collect();
-        let is_read_elsewhere = |number: usize, i: usize| {
-            lower
-                .parts_at(i)
-                .any(|(reg, _)| owner.get(&reg).is_some_and(|of| *of != number))
+        // A register that several elements of the destination are written before is read too early in none of them.
+        let registers: Vec<Reg> = nodes(expr)
+            .iter()
+            .filter_map(|node| match node.0.node {
+                ExprNode::Register(reg) => Some(reg),
+                _ => None,
+            })
+            .collect();
+        let is_read_elsewhere = |number: usize, group: &[usize], i: usize| {
+            let read = lower.parts_at(i).map(|(reg, _)| reg);
+            read.chain(registers.iter().copied()).any(|reg| {
+                let is_own = d.packed() > 1 || group.len() == 1 || reg == parts[i].0;
+                owner.get(&reg).is_some_and(|of| *of != number || !is_own)
+            })
         };
         let waits = !folds
             && groups
                 .iter()
                 .enumerate()
-                .any(|(number, group)| group.iter().any(|i| is_read_elsewhere(number, *i)));
+                .any(|(number, group)| group.iter().any(|i| is_read_elsewhere(number, group, *i)));
         let mut later = Vec::new();
         for group in groups {
             let to = if waits {

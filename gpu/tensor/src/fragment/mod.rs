@@ -444,6 +444,14 @@ impl Builder {
 
     pub(crate) fn new_fragment(&mut self, ty: Ty, layout: &Layout) -> Result<Fragment, ErrorKind> {
         crate::tensor::partition::fixed("fragment", layout)?;
+        if ty.bits() > 64 {
+            let why = format!(
+                "elements of {ty} have {} bits, and a register has at most 64: a fragment of their real and imaginary parts has \
+                 them one by one",
+                ty.bits()
+            );
+            return Err(ErrorKind::operands("fragment", why));
+        }
         let elements = layout.cosize()?;
         let class = class(ty);
         let packed = i64::from((class.bits() / ty.bits()).max(1));

@@ -60,11 +60,14 @@ pub(crate) struct Data {
     pub(crate) owes: bool,
 }
 
-/// A register with the moment it was read: a register that is written again is another leaf.
+/// A register with the moment it was read: a register that is written again is another leaf, and so is one that is read as a
+/// number with a sign.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Leaf {
     pub(crate) reg: Reg,
     pub(crate) stamp: u32,
+    /// Whether it may be below 0.
+    pub(crate) is_signed: bool,
     pub(crate) owner: Owner,
 }
 
@@ -73,6 +76,10 @@ impl Hash for Leaf {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.reg.hash(state);
         self.stamp.hash(state);
+        // A leaf without a sign hashes as it always has, and listings keep their order.
+        if self.is_signed {
+            self.is_signed.hash(state);
+        }
     }
 }
 
@@ -219,6 +226,10 @@ impl Hash for Index {
 
 impl Index {
     pub(crate) fn leaf(leaf: Leaf, range: (i64, i64), multiple: i64, depth: u32) -> Index {
+        let leaf = Leaf {
+            is_signed: range.0 < 0,
+            ..leaf
+        };
         let bits = below(range.1) & !((multiple as u64 & (multiple as u64).wrapping_neg()) - 1);
         Data::build(Node::Leaf(leaf), range, bits, depth)
     }
@@ -421,6 +432,20 @@ impl Index {
         )
     }
 
+    /// Returns the maximum of two indices.
+    pub(crate) fn max_of(&self, other: &Index) -> Index {
+        if (self - other).range().0 >= 0 {
+            return self.clone();
+        }
+        let (a, b) = (self.0.range, other.0.range);
+        let range = (a.0.max(b.0), a.1.max(b.1));
+        let chosen = Index::select_less(self, other, other, self);
+        if chosen.0.range == range || chosen.poison().is_some() {
+            return chosen;
+        }
+        chosen.known_within(range)
+    }
+
     /// Returns `then` where `a < b`, else `other`.
     ///
     /// ```
@@ -472,8 +497,7 @@ impl Index {
             (Some(a), Some(b)) => return Index::constant(a ^ b),
             (Some(0), _) => return other.clone(),
             (_, Some(0)) => return self.clone(),
-            (None, None) => {}
-            (Some(c), _) | (_, Some(c)) if c < 0 => {
+            _ if self.0.range.0 < 0 || other.0.range.0 < 0 => {
                 return Index::no_integer(format!("{self} ^ {other}: neither may be negative"));
             }
             _ => {}

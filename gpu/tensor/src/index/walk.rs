@@ -129,6 +129,7 @@ mod tests {
         let leaf = Leaf {
             reg: Reg { index, ty },
             stamp: 0,
+            is_signed: false,
             owner: Owner::NONE,
         };
         Index::leaf(leaf, range, 1, 0)

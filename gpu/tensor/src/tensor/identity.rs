@@ -32,6 +32,7 @@ impl Tensor {
                     name: "a tensor of coordinates".to_string(),
                     layout: layout.clone(),
                     modes: Vec::new(),
+                    begins: vec![Index::constant(0); extents.len()],
                     extents: extents.to_vec(),
                     narrowed: Vec::new(),
                 }),

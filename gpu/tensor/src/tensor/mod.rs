@@ -119,6 +119,8 @@ pub(crate) struct Dense {
     pub(crate) layout: Layout,
     /// The leaves of each mode: extent and stride.
     pub(crate) modes: Vec<Vec<(Index, Index)>>,
+    /// Where the modes begin: at 0, or where a narrowed tensor begins.
+    pub(crate) begins: Vec<Index>,
     /// The ends of the modes: their extents, or where a narrowed tensor ends.
     pub(crate) extents: Vec<Index>,
     /// The modes that were narrowed: the launch does not know their ends.
@@ -311,7 +313,8 @@ impl Tensor {
         }
     }
 
-    /// Returns the extent of mode `mode` of a parameter or of a tensor in shared memory; 1 for a mode beyond the last.
+    /// Returns the extent of mode `mode` of a parameter or of a tensor in shared memory; 1 for a mode beyond the last. Of a part of
+    /// a parameter it is the extent of the parameter's mode that the part's mode runs along.
     ///
     /// ```
     /// # use colex_tensor::prelude::*;
@@ -324,10 +327,75 @@ impl Tensor {
         match &self.view {
             View::Coords {
                 of, start, tile, ..
-            } if tile.is_empty() && of.narrowed.contains(&mode) => &of.extents[mode] - &start[mode],
-            View::Coords { of, .. } => (of.extents.get(mode).cloned()).unwrap_or_else(|| 1.into()),
-            View::Offsets { layout, .. } => layout.mode(mode).map_or(1, |m| m.size()).into(),
+            } => match self.parameter_mode(mode) {
+                Some(own) if tile.is_empty() && of.narrowed.contains(&own) => {
+                    &of.extents[own] - &start[own]
+                }
+                Some(own) => of.extents[own].clone(),
+                None => layout_extent(self.layout(), mode),
+            },
+            View::Offsets { layout, .. } => layout_extent(layout, mode),
         }
+    }
+
+    /// The mode of the parameter that a mode of the layout runs along, one coordinate after the other.
+    pub(crate) fn parameter_mode(&self, mode: usize) -> Option<usize> {
+        let mode = self.layout().mode(mode)?;
+        match &mode.leaves()[..] {
+            [leaf] if leaf.stride.coefficient().value() == 1 => match &leaf.stride {
+                Stride::Basis(basis) => basis.path().next(),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Whether a mode of a parameter without a tile has all coordinates of the parameter's mode, or of its narrowed part.
+    pub(crate) fn has_whole_mode(&self, mode: usize) -> bool {
+        let View::Coords {
+            of, layout, tile, ..
+        } = &self.view
+        else {
+            return false;
+        };
+        let (Some(own), Some(mode)) = (self.parameter_mode(mode), layout.mode(mode)) else {
+            return false;
+        };
+        let is_dynamic =
+            |extent: &Index| !mode.is_static() || extent.as_constant() == Some(mode.size());
+        tile.is_empty()
+            && (of.narrowed.contains(&own) || !layout.is_static() && is_dynamic(&of.extents[own]))
+    }
+
+    /// The mode of the parameter along which the elements of a mode of the layout are neighbours.
+    pub(crate) fn neighbours_along(&self, mode: usize) -> Option<usize> {
+        let mode = self.layout().mode(mode)?;
+        match &mode
+            .leaves()
+            .iter()
+            .find(|leaf| leaf.extent.value() > 1)?
+            .stride
+        {
+            Stride::Basis(basis) => basis.path().next(),
+            _ => None,
+        }
+    }
+
+    /// The mode of the parameter that a mode of the layout runs along, or why there are no tiles along it.
+    fn cut_along(&self, operation: &'static str, mode: usize) -> Result<usize, ErrorKind> {
+        let layout = self.layout();
+        let own = self.parameter_mode(mode);
+        let others = (0..layout.rank()).filter(|other| *other != mode);
+        let is_alone = others
+            .filter_map(|other| self.parameter_mode(other))
+            .all(|other| Some(other) != own);
+        own.filter(|_| is_alone).ok_or_else(|| {
+            let why = format!(
+                "mode {mode} of {layout} does not run along one mode of the parameter, which no other mode runs along: cut the \
+                 parameter before its modes are arranged anew"
+            );
+            ErrorKind::operands(operation, why)
+        })
     }
 
     /// Returns the tile of the extents `tile` at the tile coordinates `at`, mode by mode. Modes of the tensor beyond
@@ -346,7 +414,8 @@ impl Tensor {
     /// # Errors
     ///
     /// [`Builder::finish`](crate::Builder::finish) fails if there is not one coordinate per mode, or if the tile lies
-    /// outside of the tensor for all values of the coordinates.
+    /// outside of the tensor for all values of the coordinates; of a part of a parameter, if one of its modes does not run along
+    /// one mode of the parameter, or if it has not that tile in every launch.
     #[track_caller]
     pub fn local_tile(&self, tile: impl IntoIntTuple, at: impl IntoIndices) -> Tensor {
         let at = at.into_indices();
@@ -373,10 +442,13 @@ impl Tensor {
             );
             return Err(ErrorKind::operands("local_tile", why));
         }
+        let modes = (0..at.len()).map(|mode| self.cut_along("local_tile", mode));
+        let modes = modes.collect::<Result<Vec<usize>, ErrorKind>>()?;
+        self.check_tiles(tile, at, &modes)?;
         let step = |i: usize| tile.get(i).copied().unwrap_or(1).max(1);
-        for (i, c) in at.iter().enumerate() {
+        for (i, (c, own)) in at.iter().zip(&modes).enumerate() {
             let (low, high) = c.range();
-            let beyond = (of.extents[i].range().1 + FARTHEST) / step(i);
+            let beyond = (of.extents[*own].range().1 + FARTHEST) / step(i);
             if high < 0 || low > beyond {
                 let why = format!(
                     "the tile's number along mode {i} of {} is {c}, and lies from 0 to {beyond}",
@@ -386,23 +458,57 @@ impl Tensor {
             }
         }
         let begin = |i: usize, c: &Index| {
-            let end = of.extents[i].range().1 + FARTHEST;
+            let end = of.extents[modes[i]].range().1 + FARTHEST;
             // A coordinate below 0 is kept, since `copy_in_bounds` tests for it.
             c.taken_within(c.range().0.min(0)..end / step(i) + 1, step(i))
         };
-        let moved = (start.iter().zip(at).enumerate()).map(|(i, (s, c))| s + begin(i, c));
-        let start: Vec<Index> = moved.chain(start[at.len()..].iter().cloned()).collect();
-        let cut = start.iter().cloned().enumerate();
+        let (mut start, mut steps) = (start.clone(), vec![1; start.len()]);
+        for (i, (c, own)) in at.iter().zip(&modes).enumerate() {
+            start[*own] = &start[*own] + begin(i, c);
+            steps[*own] = step(i);
+        }
+        let cut = start.iter().cloned().zip(steps).collect();
         Ok(Tensor {
             view: View::Coords {
-                layout: identity(tile)?,
-                tile: cut.map(|(i, s)| (s, step(i))).collect(),
+                layout: tile_along(tile, &modes, start.len())?,
+                tile: cut,
                 start,
                 of: Rc::clone(of),
                 stated_inside: false,
             },
             ..self.clone().of_a_part()
         })
+    }
+
+    /// Refuses tiles that reach beyond the part of a parameter that is cut, where the part ends before the parameter does.
+    fn check_tiles(&self, tile: &[i64], at: &[Index], modes: &[usize]) -> Result<(), ErrorKind> {
+        let View::Coords { of, layout, .. } = &self.view else {
+            return Ok(());
+        };
+        for (i, (c, own)) in at.iter().zip(modes).enumerate() {
+            let mode = layout.get(&[i])?;
+            let (n, step) = (mode.size(), tile.get(i).copied().unwrap_or(1).max(1));
+            let is_whole = !mode.is_static() || of.extents[*own].as_constant() == Some(n);
+            if is_whole || of.narrowed.contains(own) && self.is_parameter() {
+                continue;
+            }
+            if n % step != 0 {
+                let why = format!(
+                    "a tile of {step} along mode {i} of the part {layout} of {}, which {step} does not divide: a part has whole \
+                     tiles",
+                    of.name
+                );
+                return Err(ErrorKind::operands("local_tile", why));
+            }
+            let tiles = Layout::leaf(n / step, step)?.to_static();
+            places("local_tile", &tiles, c)?;
+        }
+        Ok(())
+    }
+
+    /// Whether no tile was cut.
+    fn is_parameter(&self) -> bool {
+        matches!(&self.view, View::Coords { tile, .. } if tile.is_empty())
     }
 
     /// The tile of a tensor in shared memory: its layout is static, and divided as it is.
@@ -460,6 +566,10 @@ impl Tensor {
             if at.is_empty() {
                 return Ok(part);
             }
+            let rank = self.layout().rank();
+            let kept = rank.saturating_sub(at.len());
+            let behind = (kept..rank).map(|mode| self.parameter_mode(mode));
+            let behind: Option<Vec<usize>> = behind.collect();
             let refuse = |why: String| Err(ErrorKind::operands("fixed_behind", why));
             let View::Coords {
                 layout,
@@ -470,17 +580,16 @@ impl Tensor {
             else {
                 return refuse("a tensor in shared memory is cut by `at`".to_string());
             };
-            let rank = layout.rank();
-            if !tile.is_empty() || rank != start.len() || at.len() >= rank {
+            let behind = behind.filter(|_| tile.is_empty() && rank == start.len() && kept > 0);
+            let Some(behind) = behind else {
                 let why = format!(
                     "{} coordinates of {layout}, a parameter or a part of it",
                     at.len()
                 );
                 return refuse(why);
-            }
-            let kept = rank - at.len();
-            for (start, at) in start[kept..].iter_mut().zip(&at) {
-                *start = &*start + at;
+            };
+            for (own, at) in behind.into_iter().zip(&at) {
+                start[own] = &start[own] + at;
             }
             *layout = layout.select(&(0..kept).collect::<Vec<usize>>())?;
             Ok(part)
@@ -511,6 +620,7 @@ impl Tensor {
         self.attempt(Location::caller(), || {
             self.failure.own_indices([&first, &end])?;
             let mut part = self.clone();
+            let own = self.parameter_mode(mode);
             let refuse = |why: String| Err(ErrorKind::operands("narrow", why));
             let View::Coords {
                 layout,
@@ -522,17 +632,26 @@ impl Tensor {
             else {
                 return refuse("a tensor in shared memory is cut by `local_tile`".to_string());
             };
-            if !tile.is_empty() || mode >= layout.rank() {
+            // A part of static extents ends before the parameter.
+            let is_whole = |own: &usize| {
+                tile.is_empty()
+                    && layout.get(&[mode]).is_ok_and(|mode| {
+                        let extent = of.layout.get(&[*own]).map(|own| own.size());
+                        !mode.is_static() || extent == Ok(mode.size())
+                    })
+            };
+            let Some(own) = own.filter(is_whole) else {
                 let why = format!(
                     "mode {mode} of {layout}: a whole parameter has a coordinate for each mode"
                 );
                 return refuse(why);
-            }
+            };
             let mut cut = (**of).clone();
-            let from = start[mode].clone();
-            cut.extents[mode] = (&from + end).min(&cut.extents[mode]);
-            cut.narrowed.push(mode);
-            start[mode] = from + first;
+            let from = start[own].clone();
+            cut.extents[own] = (&from + end).min(&cut.extents[own]);
+            cut.narrowed.push(own);
+            start[own] = from + first;
+            cut.begins[own] = start[own].max_of(&cut.begins[own]);
             *of = Rc::new(cut);
             Ok(part)
         })
@@ -540,7 +659,8 @@ impl Tensor {
 
     /// Returns the same tile, declared to lie inside of the tensor in global memory because a branch of the kernel
     /// tests it or the launch ensures it. [`Builder::copy`](crate::Builder::copy) then does not require of the launch
-    /// that the tile divides the extents.
+    /// that the tile divides the extents. Of [`elements`](Tensor::elements), the modes that were fixed
+    /// ([`Tensor::fixed_behind`], [`Tensor::at`]) are then claimed to lie inside, and no instruction tests them.
     ///
     /// ```
     /// # use colex_proof::examples::copied;
@@ -742,7 +862,8 @@ impl Tensor {
         how: impl Fn(&Layout) -> Result<Cut, ErrorKind>,
     ) -> Result<Tensor, ErrorKind> {
         let mut result = self.clone();
-        let (kept, moves) = moved(&how(self.layout())?)?;
+        let is_open = self.is_parameter() && self.share.is_none() && !self.layout().is_static();
+        let (kept, moves) = moved(&how(self.layout())?, is_open)?;
         match &mut result.view {
             View::Offsets { layout, start, .. } => {
                 for (_, by) in moves {
@@ -856,7 +977,7 @@ impl Tensor {
 
 impl TileEnd {
     fn cut(&self, how: &impl Fn(&Layout) -> Result<Cut, ErrorKind>) -> Result<Self, ErrorKind> {
-        let (layout, moves) = moved(&how(&self.layout)?)?;
+        let (layout, moves) = moved(&how(&self.layout)?, false)?;
         let mut result = TileEnd {
             layout,
             ..self.clone()
@@ -884,9 +1005,28 @@ impl TileEnd {
     }
 }
 
+/// The extent of a mode of a layout; 1 for a mode beyond the last.
+pub(crate) fn layout_extent(layout: &Layout, mode: usize) -> Index {
+    layout.mode(mode).map_or(1, |mode| mode.size()).into()
+}
+
+/// The coordinates of a tile whose modes run along these modes of a parameter of that rank.
+fn tile_along(tile: &[i64], modes: &[usize], rank: usize) -> Result<Layout, ErrorKind> {
+    if modes.iter().copied().eq(0..modes.len()) {
+        return identity(tile);
+    }
+    let mut extents = vec![1; rank];
+    for (n, own) in tile.iter().zip(modes) {
+        extents[*own] = *n;
+    }
+    Ok(identity(&extents)?.select(&modes[..tile.len()])?)
+}
+
 /// What is kept of a cut layout, and by how much it moves the start along each mode of its values.
-fn moved(cut: &Cut) -> Result<(Layout, Vec<(usize, Index)>), ErrorKind> {
-    let kept = cut.all.slice(&cut.coord)?.to_static();
+/// The modes that are kept of an open layout, one with extents that only the launch knows, stay dynamic.
+fn moved(cut: &Cut, is_open: bool) -> Result<(Layout, Vec<(usize, Index)>), ErrorKind> {
+    let kept = cut.all.slice(&cut.coord)?;
+    let kept = if is_open { kept } else { kept.to_static() };
     let first = coordinates(&cut.all.coord_at(cut.coord.start())?);
     let fixed = first.into_iter().enumerate().map(|(i, c)| (i, c.into()));
     let places = cut

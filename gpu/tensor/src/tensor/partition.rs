@@ -474,14 +474,15 @@ impl Tensor {
         let mut result = (self.clone()).keeping(self, |numbers| numbers.composition(with));
         match &mut result.view {
             View::Offsets { layout, .. } | View::Coords { layout, .. } => {
-                *layout = fixed("compose", layout)?.composition(with)?;
+                // What is written with plain numbers is known too.
+                *layout = fixed("compose", layout)?.composition(with)?.to_static();
             }
         }
         if let Some(share) = &mut result.share {
             share.is_injective &= with.is_injective() == Ok(true);
         }
         for end in &mut result.ends {
-            end.layout = end.layout.composition(with)?;
+            end.layout = end.layout.composition(with)?.to_static();
         }
         Ok(result)
     }

@@ -247,3 +247,45 @@ fn law_copies_of_nested_modes() {
     }
     println!("law copies.nested_modes: {cases} elements");
 }
+
+/// Registers that hold several elements are copied element by element, and a part of a fragment onto another part of it as it was.
+#[test]
+fn law_registers_are_copied_element_by_element() {
+    let mut cases = 0;
+    for (ty, bits) in [(Ty::U8, 8), (Ty::F16, 16), (Ty::F32, 32)] {
+        let atom = colex_atom::copy("UniversalCopy<uint32_t>").expect("a row");
+        let atom = match bits {
+            8 => colex_atom::copy("UniversalCopy<uint8_t>").expect("a row"),
+            16 => colex_atom::copy("UniversalCopy<uint16_t>").expect("a row"),
+            _ => atom,
+        };
+        let copy = TiledCopy::new(atom, bits, "(4,8):(8,1)", "(1,1):(0,0)").expect("a tiled copy");
+        let numbered = |k: &mut Builder| {
+            let all = k.fragment(ty, "_8:_1");
+            k.clear(&all);
+            (0..8).for_each(|i| k.fill(&all.values(i, 1), f64::from(i as i32 + 1)));
+            all
+        };
+        for (from, to, count) in [(0, 1, 7), (1, 0, 7), (0, 4, 4), (2, 3, 3)] {
+            let mut k = Builder::new("k", Arch::Sm90a, 32);
+            let all = numbered(&mut k);
+            k.copy(&copy, &all.values(from, count), &all.values(to, count));
+            let found = colex_proof::examples::elements(k, &all).expect("a kernel");
+            let mut right: Vec<f32> = (1..9).map(|i| i as f32).collect();
+            right.copy_within(from as usize..(from + count) as usize, to as usize);
+            assert_eq!(
+                found[0], right,
+                "{ty}: {count} elements from {from} to {to}"
+            );
+            cases += 1;
+        }
+        let mut k = Builder::new("k", Arch::Sm90a, 32);
+        let (all, other) = (numbered(&mut k), k.fragment(ty, "_8:_1"));
+        k.clear(&other);
+        k.copy(&copy, &all, &other);
+        let found = colex_proof::examples::elements(k, &other).expect("a kernel");
+        assert_eq!(found[0], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], "{ty}");
+        cases += 1;
+    }
+    println!("law copies of registers: {cases} cases");
+}

@@ -332,15 +332,30 @@ fn law_index_lowers() {
         }
         // What needs 64 bits on the way, and 32 at the end.
         let wide = &tid * (1_i64 << 31) + 77;
-        let narrow: [(Index, OfNumber); 4] = [
+        let narrow: [(Index, OfNumber); 6] = [
             (&wide / 80, |x| x / 80),
             (&wide % 80, |x| x % 80),
             (&wide / 4096, |x| x / 4096),
             (&wide % 64 + &tid, |x| x % 64 + (x >> 31)),
+            (tid.min(&(&tid * (1_i64 << 32))), |x| x >> 31),
+            ((&tid * (1_i64 << 32)).min(&tid) + 1, |x| (x >> 31) + 1),
         ];
         for (index, of) in narrow {
             let ty = store(&mut k, &index);
             functions.push((Box::new(move |t: i64| of(t * (1 << 31) + 77)), ty));
+        }
+        // Numbers of which one needs a sign, and the other all 32 bits.
+        let many = k.emit(|ir| ir.mov(Type::U32, 3_000_000_000_i64));
+        let many = k.index_of(many, 1..1 << 32);
+        let mixed: [(Index, OfNumber); 4] = [
+            ((&tid - 5).min(&many), |t| t - 5),
+            (many.min(&(&tid - 5)), |t| t - 5),
+            ((&tid - 5) / &many, |t| if t < 5 { -1 } else { 0 }),
+            ((&tid - 5) % &many, |t| (t - 5).rem_euclid(3_000_000_000)),
+        ];
+        for (index, of) in mixed {
+            let ty = store(&mut k, &index);
+            functions.push((Box::new(of), ty));
         }
         let mut ty = Type::U32;
         k.for_(round % 3, 7, 3, |k, i| {
@@ -426,6 +441,7 @@ enum Declares {
     IndexOf,
     IndexWith,
     Special,
+    Within,
 }
 
 /// An integer whose value in thread `t` is `first + step t`, declared to lie in a range and to be a multiple.
@@ -459,6 +475,11 @@ fn declared(
             k.index_with(value, range, multiple)
         }
         Declares::Special => k.special(colex_ir::Special::LaneId, range),
+        Declares::Within => {
+            let value = k.value(&value);
+            let wider = k.index_of(value, -40..400);
+            k.within(wider, range)
+        }
     }
 }
 
@@ -475,9 +496,11 @@ fn law_declared_ranges_are_checked() {
             Declares::IndexOf,
             Declares::IndexWith,
             Declares::Special,
-        ][i % 6];
+            Declares::Within,
+        ][i % 7];
         let [first, step] = match by {
             Declares::Special => [0, 1],
+            Declares::Within => [random.below(60) - 20, random.below(4)],
             _ => [random.below(60), random.below(4)],
         };
         let multiple = match by {
@@ -525,6 +548,25 @@ fn law_declared_ranges_are_checked() {
     }
     assert!(broken > cases / 4 && broken < cases, "{broken} of {cases}");
     println!("law declared_ranges: {cases} cases");
+}
+
+/// The lower end of a declaration about a register with a sign is tested on a GPU too.
+#[test]
+fn a_number_below_a_declared_range_traps() {
+    let mut k = Builder::new("k", Arch::Sm80, 32);
+    let minus = k.thread() - 3;
+    let minus = k.value(&minus);
+    let minus = k.index_of(minus, -8..64);
+    k.within(minus, 0..64);
+    let text = k
+        .finish()
+        .expect("a kernel")
+        .kernel
+        .ptx()
+        .expect("it is accepted");
+    let is_lower = |line: &&str| line.contains("setp.lt.s64") && line.ends_with(", 0;");
+    assert_eq!(text.lines().filter(is_lower).count(), 1, "{text}");
+    assert!(text.contains("trap;"), "{text}");
 }
 
 #[test]

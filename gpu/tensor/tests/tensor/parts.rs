@@ -5,8 +5,12 @@ use colex_ir::launch::{Argument, Launch, TensorMapArgument};
 use colex_ir::{Access, FenceKind, Space, Type};
 use colex_layout::{ComposedLayout, Layout};
 use colex_sim::{Memory, SimOptions, simulate};
-use colex_tensor::{Arg, AtThread, Builder, Error, Index, RawMemory, TensorKernel};
+use colex_tensor::{
+    Arg, AtThread, Builder, Elements, Error, Expr, Index, Outside, RawMemory, Tensor, TensorKernel,
+};
 use colex_tiled::TiledCopy;
+
+use crate::refused;
 
 fn parsed<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
     text.parse().expect("a literal")
@@ -331,11 +335,16 @@ fn law_a_narrowed_parameter_is_its_rows() {
     let mut k = Builder::new("narrow", Arch::Sm80, 32);
     let [from, to] = ["from", "to"].map(|name| k.tensor(name, Ty::F32, "(11,_8):(8,_1)"));
     let sums = k.tensor("sums", Ty::F32, "11:_1");
+    let ids = k.tensor("ids", Ty::S32, "_32:_1");
+    let found = k.tensor("found", Ty::F32, "(_32,_4):(_4,_1)");
     let [first, end] = ["first", "end"].map(|name| k.index_argument(name, 0..20));
     let [from, to] = [from, to].map(|tensor| tensor.narrow(0, &first, &end));
     let thread = k.thread();
-    for tile in 0..4 {
-        let at = (tile, 0);
+    let block = k.block_index(0);
+    for tile in -2..4 {
+        // Which tile comes before the first, only the kernel knows.
+        let number = if tile < 0 { &block + tile } else { tile.into() };
+        let at = (&number, 0);
         let [from, to] = [&from, &to].map(|tensor| tensor.local_tile((4, 8), at));
         let (from, to) = (
             copy.at(&thread).partition_src(&from),
@@ -348,8 +357,22 @@ fn law_a_narrowed_parameter_is_its_rows() {
     let rows = sums.narrow(0, &first, &end);
     let row = k.gather(&from.elements((&thread, 3)));
     k.scatter(&row, &rows.elements(&thread));
+    // Coordinates of data and of the thread, from before the part to behind it, and a part that is moved before its first row.
+    let id = k.gather(&ids.elements(&thread));
+    let before = from.offset_by((-3, 0));
+    let ways = [
+        from.elements((&id, 3)),
+        from.elements((&id, 3)).outside(Outside::Clamp),
+        from.elements((&thread - 7, 3)).outside(Outside::Clamp),
+        before.elements((&thread - 4, 3)),
+    ];
+    for (way, elements) in (0..).zip(ways) {
+        let row = k.gather(&elements);
+        k.scatter(&row, &found.elements((&thread, way)));
+    }
     let built = k.finish().unwrap_or_else(|e| panic!("{e}"));
-    let layouts: [Layout; 2] = [parsed("(11,_8):(8,_1)"), parsed("11:_1")];
+    let layouts: [Layout; 4] =
+        ["(11,_8):(8,_1)", "11:_1", "_32:_1", "(_32,_4):(_4,_1)"].map(parsed);
     let values: Vec<f32> = (0..8 * ROWS).map(|i| i as f32).collect();
     let mut cases = 0;
     for (first, end) in (0..14_u32).flat_map(|first| (0..14_u32).map(move |end| (first, end))) {
@@ -359,10 +382,17 @@ fn law_a_narrowed_parameter_is_its_rows() {
             upload(&mut memory, &[-1.0; 88]),
             upload(&mut memory, &[-1.0; 11]),
         );
+        let numbers: Vec<f32> = (0..32).map(|t| f32::from_bits((t - 7) as u32)).collect();
+        let (ids, found) = (
+            upload(&mut memory, &numbers),
+            upload(&mut memory, &[-1.0; 128]),
+        );
         let given = [
             Arg::checked(source, &layouts[0]),
             Arg::checked(target, &layouts[0]),
             Arg::checked(sums, &layouts[1]),
+            Arg::checked(ids, &layouts[2]),
+            Arg::checked(found, &layouts[3]),
             Arg::Value(first.into()),
             Arg::Value(end.into()),
         ];
@@ -380,7 +410,234 @@ fn law_a_narrowed_parameter_is_its_rows() {
             };
             assert_eq!(found, right, "{first}..{end}: row {row}");
         }
+        let count = i64::from(end).min(ROWS) - i64::from(first);
+        let at = |row: i64| values[(8 * (i64::from(first) + row) + 3) as usize];
+        let inside = |row: i64| {
+            if (0..count).contains(&row) {
+                at(row)
+            } else {
+                0.0
+            }
+        };
+        let nearest = |row: i64| {
+            if count > 0 {
+                at(row.clamp(0, count - 1))
+            } else {
+                0.0
+            }
+        };
+        for (i, found) in (0..).zip(download(&memory, found, 128)) {
+            let (thread, way): (i64, i64) = (i / 4, i % 4);
+            let right = match way {
+                0 | 3 => inside(thread - 7),
+                _ => nearest(thread - 7),
+            };
+            assert_eq!(found, right, "{first}..{end}: thread {thread} of way {way}");
+        }
         cases += 1;
     }
     println!("law narrow: {cases} cases");
+}
+
+/// What the simulator says of a kernel with these arguments.
+fn outcome(built: &TensorKernel, given: &[Arg<'_>], memory: &mut Memory) -> Result<(), String> {
+    let arguments = built.arguments(given).map_err(|e| e.to_string())?;
+    let launch = Launch::new(1, 32).dynamic_shared(built.dynamic_shared());
+    let options = SimOptions::default();
+    simulate(&built.kernel, &launch, &arguments, memory, &options)
+        .map(|_| ())
+        .map_err(|fault| fault.to_string())
+}
+
+/// The ways of a scatter at coordinates of which some are fixed or moved, and the coordinates in the parameter of a thread's
+/// element for the number that the launch gives.
+type Way = (
+    fn(&Tensor, &Index, &Index) -> Elements,
+    fn(i64, i64) -> [i64; 3],
+);
+
+/// Coordinates that are fixed or moved are tested as those that a thread gives, against the extents of the launch.
+#[test]
+fn law_fixed_and_moved_coordinates_are_tested() {
+    let ways: [Way; 5] = [
+        (
+            |a, n, t| a.fixed_behind([n]).elements((t / 3, t % 3)),
+            |n, t| [t / 3, t % 3, n],
+        ),
+        (
+            |a, n, t| a.fixed_behind([&(t % 3), n]).elements(t / 3),
+            |n, t| [t / 3, t % 3, n],
+        ),
+        (
+            |a, n, t| a.offset_by((n, 0, 0)).elements((t / 3, t % 3, 1)),
+            |n, t| [n + t / 3, t % 3, 1],
+        ),
+        (
+            |a, n, t| a.at(1, n).elements((t / 3, t % 3)),
+            |n, t| [t / 3, n, t % 3],
+        ),
+        (
+            |a, n, t| a.slice((n, .., t % 3)).elements(t / 3),
+            |n, t| [n, t / 3, t % 3],
+        ),
+    ];
+    let outsides = [
+        Outside::Skip,
+        Outside::Clamp,
+        Outside::Trap,
+        Outside::Stated,
+    ];
+    let mut cases = 0;
+    for (way, (elements, place)) in ways.into_iter().enumerate() {
+        for outside in outsides {
+            let mut k = Builder::new("k", Arch::Sm80, 32);
+            let a = k.tensor("a", Ty::F32, "(2,2,2):(4,2,_1)");
+            let n = k.index_argument("n", 0..9);
+            let thread = k.thread();
+            k.scatter(
+                2.0,
+                &elements(&a, &n, &thread)
+                    .outside(outside)
+                    .only(Expr::from(&thread).lt(9)),
+            );
+            let built = k.finish().unwrap_or_else(|e| panic!("{e}"));
+            // Other extents than those that the kernel is built with, and room behind the tensor.
+            for extents in [[3, 3, 3], [1, 2, 3], [4, 3, 1], [3, 4, 5], [2, 2, 2]] {
+                let [rows, columns, depth] = extents;
+                let text = format!(
+                    "({rows},{columns},{depth}):({},{depth},_1)",
+                    columns * depth
+                );
+                let layout: Layout = parsed(&text);
+                for n in 0..6_i64 {
+                    let mut memory = Memory::default();
+                    let count = (rows * columns * depth) as usize;
+                    let target = upload(&mut memory, &vec![0.0; count]);
+                    let given = [Arg::checked(target, &layout), Arg::Value((n as u32).into())];
+                    let inside = |[i, j, k]: [i64; 3]| {
+                        (0..rows).contains(&i)
+                            && (0..columns).contains(&j)
+                            && (0..depth).contains(&k)
+                    };
+                    let mut right = vec![0.0; count];
+                    let mut all = true;
+                    for t in 0..9 {
+                        let mut at = place(n, t);
+                        all &= inside(at);
+                        if outside == Outside::Clamp {
+                            // Coordinates that a thread gives are clamped, and those that were fixed are not.
+                            let given = [way != 4, !matches!(way, 1 | 3), matches!(way, 2 | 3)];
+                            let moved = [if way == 2 { n } else { 0 }, 0, 0];
+                            for (mode, x) in at.iter_mut().enumerate() {
+                                if given[mode] {
+                                    *x = (*x - moved[mode]).min(extents[mode] - 1) + moved[mode];
+                                }
+                            }
+                        }
+                        if inside(at) {
+                            right[((at[0] * columns + at[1]) * depth + at[2]) as usize] = 2.0;
+                        }
+                    }
+                    // Two threads that are clamped to one element race.
+                    let done = outcome(&built, &given, &mut memory);
+                    let name = format!("way {way} of {outside:?} in {text} at {n}");
+                    match outside {
+                        Outside::Trap | Outside::Stated => {
+                            assert_eq!(done.is_ok(), all, "{name}: {done:?}")
+                        }
+                        Outside::Skip => assert_eq!(done, Ok(()), "{name}"),
+                        Outside::Clamp => {
+                            if let Err(said) = &done {
+                                assert!(
+                                    said.contains("nothing orders the two") && !all,
+                                    "{name}: {said}"
+                                );
+                            }
+                        }
+                    }
+                    if done.is_ok() {
+                        assert_eq!(download(&memory, target, count), right, "{name}");
+                    }
+                    cases += 1;
+                }
+            }
+        }
+    }
+    println!("law fixed_and_moved_coordinates: {cases} cases");
+}
+
+/// The modes of a part are cut along the modes of the parameter that they run along.
+#[test]
+fn tiles_of_parts_run_along_their_own_modes() {
+    let mut k = Builder::new("k", Arch::Sm80, 32);
+    let a = k.tensor("a", Ty::F32, "(5,100,200):(20000,200,_1)");
+    let [b, m, n] = ["b", "m", "n"].map(|name| k.index_argument(name, 0..5));
+    let part = a.at(0, &b);
+    assert_eq!(
+        [0, 1].map(|mode| part.extent(mode)),
+        [1, 2].map(|mode| a.extent(mode))
+    );
+    assert_eq!(part.extent(2).as_constant(), Some(1));
+    let tile = part.local_tile((8, 16), (&m, &n));
+    assert_eq!(tile.coordinates(9), [b.clone(), &m * 8 + 1, &n * 16 + 1]);
+    let narrowed = part.narrow(1, &m, &n).local_tile((8, 16), (&m, 0));
+    assert_eq!(narrowed.coordinates(9), [b.clone(), &m * 8 + 1, &m + 1]);
+    // A transposed view of static extents.
+    let square = k.tensor("square", Ty::F32, "(_64,_64):(_64,_1)");
+    let turned = square.compose("(64,64):(64,1)");
+    assert_eq!(
+        turned.local_tile((32, 32), (1, 0)).coordinates(1),
+        [0.into(), 33.into()]
+    );
+    let upper = square.compose("(32,64):(1,64)");
+    assert_eq!(upper.extent(0).as_constant(), Some(64));
+    k.finish().expect("a kernel");
+}
+
+/// What has no mode of the parameter to itself, or ends before the parameter does, is refused.
+#[test]
+fn tiles_of_parts_lie_in_them() {
+    let said = |call: fn(&mut Builder, Tensor)| {
+        let begin = |k: &mut Builder| k.tensor("a", Ty::F32, "(_128,_128):(_128,_1)");
+        refused(Builder::new("k", Arch::Sm80, 32), begin, call)
+    };
+    assert_eq!(
+        said(|_, a| drop(
+            a.local_tile((8, 8), (0, 0))
+                .windows((3, 3))
+                .local_tile((2, 2, 3, 3), (0, 0, 0, 0))
+        )),
+        "local_tile: mode 0 of (_6,_6,_3,_3):(_1@0,_1@1,_1@0,_1@1) does not run along one mode of the parameter, which no \
+         other mode runs along: cut the parameter before its modes are arranged anew"
+    );
+    assert_eq!(
+        said(|_, a| drop(
+            a.compose("((32,2),64):((1,64),128)")
+                .local_tile((32, 32), (0, 0))
+        )),
+        "local_tile: mode 0 of ((_32,_2),_64):((_1@0,_64@0),_1@1) does not run along one mode of the parameter, which no \
+         other mode runs along: cut the parameter before its modes are arranged anew"
+    );
+    assert_eq!(
+        said(|_, a| drop(a.local_tile((64, 64), (0, 0)).local_tile((48, 32), (0, 0)))),
+        "local_tile: a tile of 48 along mode 0 of the part (_64,_64):(_1@0,_1@1) of a, which 48 does not divide: a part has \
+         whole tiles"
+    );
+    assert_eq!(
+        said(|_, a| drop(a.local_tile((64, 64), (0, 0)).local_tile((32, 32), (1, 2)))),
+        "local_tile: the place 2 of the mode _2:_32, whose places are 0 to 1"
+    );
+    assert_eq!(
+        said(|k, a| {
+            let thread = k.thread();
+            a.local_tile((64, 64), (0, 0))
+                .local_tile((32, 32), (thread, 1));
+        }),
+        "local_tile: the place r0 of the mode _2:_32 lies from 0 to 31, and there are places 0 to 1 (`within` says what no rule \
+         finds)"
+    );
+    assert_eq!(
+        said(|_, a| drop(a.compose("(32,64):(1,128)").narrow(0, 1, 2))),
+        "narrow: mode 0 of (_32,_64):(_1@0,_1@1): a whole parameter has a coordinate for each mode"
+    );
 }

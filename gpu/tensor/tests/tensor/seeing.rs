@@ -223,3 +223,26 @@ fn what_cannot_be_shown_is_refused() {
         ]
     );
 }
+
+/// A thread is chosen by its number in the block, also of one that has several dimensions.
+#[test]
+fn a_thread_of_two_dimensions_is_shown() {
+    let begin = || Builder::new("k", Arch::Sm80, (16, 4));
+    let mut k = begin();
+    let number = k.thread();
+    k.dump("number", Dump::of(&number).thread(40));
+    let kernel = k.finish().expect("a kernel").kernel;
+    let options = SimOptions {
+        print_to: PrintTo::Report,
+        ..SimOptions::default()
+    };
+    let launch = Launch::new(1, [16, 4, 1]);
+    let report = simulate(&kernel, &launch, &[], &mut Memory::default(), &options).expect("a run");
+    let lines: Vec<&str> = report.printed.iter().map(|line| &line.text[..]).collect();
+    assert_eq!(lines, ["block (0,0,0) thread (8,2,0) number [0]=40"]);
+    assert_eq!(
+        refused(begin(), Builder::thread, |k, number| k
+            .dump("n", Dump::of(&number).thread(64))),
+        "dump: thread 64; the block has threads 0 to 63"
+    );
+}

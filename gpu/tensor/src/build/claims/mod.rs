@@ -117,7 +117,9 @@ impl Open {
             // The range of a register is what is declared; what is computed has a range of its own.
             let (least, most) = match &value.0.node {
                 Node::Leaf(leaf) if leaf.reg.ty.bits() == 64 => (i64::MIN, i64::MAX),
-                Node::Leaf(_) if *first < 0 => (i64::from(i32::MIN), i64::from(i32::MAX)),
+                Node::Leaf(leaf) if *first < 0 || leaf.is_signed => {
+                    (i64::from(i32::MIN), i64::from(i32::MAX))
+                }
                 Node::Leaf(_) => (0, i64::from(u32::MAX)),
                 _ => value.range(),
             };

@@ -295,6 +295,7 @@ mod tests {
         let leaf = Leaf {
             reg: Reg { index, ty },
             stamp: 0,
+            is_signed: false,
             owner: Owner::NONE,
         };
         Index::leaf(leaf, (low, high), 1, 0)

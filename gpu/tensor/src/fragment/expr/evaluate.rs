@@ -14,6 +14,8 @@ use std::rc::Rc;
 struct Host<'a> {
     inputs: &'a [u64],
     known: HashMap<(*const ExprData, Ty), u64>,
+    /// Whether a condition holds.
+    held: HashMap<*const Test, bool>,
 }
 
 type Outcome<T> = Result<T, (ErrorKind, &'static Location<'static>)>;
@@ -52,8 +54,12 @@ impl Expr {
             };
             return Err(Error::at_call(found.0, found.1));
         };
-        let known = HashMap::new();
-        let mut host = Host { inputs, known };
+        let (known, held) = (HashMap::new(), HashMap::new());
+        let mut host = Host {
+            inputs,
+            known,
+            held,
+        };
         host.value(self, ty)
             .map_err(|(kind, at)| Error::at_call(kind, at))
     }
@@ -174,6 +180,16 @@ impl Host<'_> {
     }
 
     fn holds(&mut self, test: &Mask) -> Outcome<bool> {
+        let key = Rc::as_ptr(&test.0);
+        if let Some(known) = self.held.get(&key) {
+            return Ok(*known);
+        }
+        let holds = self.tested(test)?;
+        self.held.insert(key, holds);
+        Ok(holds)
+    }
+
+    fn tested(&mut self, test: &Mask) -> Outcome<bool> {
         Ok(match &*test.0 {
             Test::Compare(cmp, a, b, ty) => {
                 let (a, b) = (self.value(a, *ty)?, self.value(b, *ty)?);

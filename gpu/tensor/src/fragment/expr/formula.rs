@@ -71,6 +71,9 @@ const DEPTH: usize = 12;
 /// How deep a text may nest.
 const MOST_DEPTH: usize = 200;
 
+/// How many steps of a formula may follow each other, where each reads the one before: what walks over an expression calls itself.
+const MOST_LEVELS: usize = 1024;
+
 /// The roundings as PTX spells them.
 const ROUNDS: [(Round, &str); 4] = [
     (Round::Nearest, "rn"),
@@ -85,6 +88,7 @@ struct Steps {
     all: Vec<Step>,
     numbers: HashMap<Step, usize>,
     known: HashMap<*const ExprData, usize>,
+    tested: HashMap<*const Test, usize>,
 }
 
 impl Steps {
@@ -126,6 +130,10 @@ impl Steps {
     }
 
     fn condition(&mut self, mask: &Mask) -> Result<usize, ErrorKind> {
+        let key = Rc::as_ptr(&mask.0);
+        if let Some(known) = self.tested.get(&key) {
+            return Ok(*known);
+        }
         let step = match &*mask.0 {
             Test::Compare(cmp, a, b, _) => Step::Compare(*cmp, self.of(a)?, self.of(b)?),
             Test::Both(op, a, b) => Step::Both(*op, self.condition(a)?, self.condition(b)?),
@@ -136,8 +144,25 @@ impl Steps {
             },
             Test::Poison(kind, _) => return Err(kind.clone()),
         };
-        Ok(self.number(step))
+        let number = self.number(step);
+        self.tested.insert(key, number);
+        Ok(number)
     }
+
+    /// How many steps follow each other, where each reads the one before.
+    fn levels(&self) -> usize {
+        let mut levels: Vec<usize> = Vec::with_capacity(self.all.len());
+        for step in &self.all {
+            let below = step.reads().map(|of| levels[of]).max();
+            levels.push(below.map_or(0, |below| below + 1));
+        }
+        levels.into_iter().max().unwrap_or(0)
+    }
+}
+
+/// The steps that follow each other in a formula, each of which reads the one before, are no more.
+fn deep(levels: usize) -> String {
+    format!("{levels} steps follow each other, and a formula has at most {MOST_LEVELS}")
 }
 
 fn kernel_only() -> ErrorKind {
@@ -160,7 +185,7 @@ impl Expr {
     ///
     /// Returns an error if the expression contains what only a kernel knows (fragments, registers,
     /// [`Index`](crate::Index)es), if it has no type since it consists of constants, or if it was refused when it was made, with
-    /// the line of that call.
+    /// the line of that call. It fails too if more than 1024 operations follow each other, where each reads the one before.
     #[track_caller]
     pub fn formula(&self) -> Result<Formula, Error> {
         let at = Location::caller();
@@ -172,7 +197,10 @@ impl Expr {
             let ty = self.ty().ok_or_else(|| {
                 ErrorKind::operands("formula", "constants alone have no type: `.to` states it")
             })?;
-            Ok((result, ty))
+            match steps.levels() {
+                levels if levels > MOST_LEVELS => Err(ErrorKind::operands("formula", deep(levels))),
+                _ => Ok((result, ty)),
+            }
         });
         let (result, ty) = found.map_err(|kind| Error::at_call(kind, at))?;
         debug_assert_eq!(result + 1, steps.all.len());
@@ -507,11 +535,24 @@ struct Parser<'a> {
     input: &'a dyn Fn(&str) -> Option<(usize, Ty)>,
     /// What to say of a name that is none.
     there: &'a str,
-    named: HashMap<&'a str, Value>,
+    named: HashMap<&'a str, Leveled>,
     caller: &'static Location<'static>,
 }
 
 type Parsed<T> = Result<T, Error>;
+
+/// A value, and how many operations follow each other in it.
+#[derive(Clone)]
+struct Leveled {
+    value: Value,
+    levels: usize,
+}
+
+impl From<Value> for Leveled {
+    fn from(value: Value) -> Leveled {
+        Leveled { value, levels: 0 }
+    }
+}
 
 impl<'a> Parser<'a> {
     #[track_caller]
@@ -593,7 +634,7 @@ impl<'a> Parser<'a> {
             if self.at < self.text.len() {
                 return self.refuse(self.at, "the formula has ended");
             }
-            return match value {
+            return match value.value {
                 Value::Element(expr) => {
                     let found = expr.formula();
                     found.map_err(|error| Error::at_call(error.kind().kind.clone(), self.caller))
@@ -603,12 +644,15 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn value(&mut self) -> Parsed<Value> {
+    fn value(&mut self) -> Parsed<Leveled> {
         self.skip();
         let start = self.at;
         let word = self.word()?;
         if !self.takes('(') {
-            return self.leaf(start, word);
+            if let Some(known) = self.named.get(word) {
+                return Ok(known.clone());
+            }
+            return self.leaf(start, word).map(Leveled::from);
         }
         self.depth += 1;
         if self.depth > MOST_DEPTH {
@@ -620,13 +664,17 @@ impl<'a> Parser<'a> {
         }
         self.expects(')')?;
         self.depth -= 1;
-        self.operation(start, word, operands)
+        let deepest = operands.iter().map(|operand| operand.levels).max();
+        let levels = deepest.map_or(1, |deepest| deepest + 1);
+        if levels > MOST_LEVELS {
+            return self.refuse(start, deep(levels));
+        }
+        let operands = operands.into_iter().map(|operand| operand.value).collect();
+        let value = self.operation(start, word, operands)?;
+        Ok(Leveled { value, levels })
     }
 
     fn leaf(&self, start: usize, word: &str) -> Parsed<Value> {
-        if let Some(value) = self.named.get(word) {
-            return Ok(value.clone());
-        }
         if let Some((number, ty)) = (self.input)(word) {
             return Ok(Value::Element(Expr::input(number, ty)));
         }

@@ -1,6 +1,6 @@
 //! From an expression to instructions, for the elements of a fragment.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use colex_atom::{Arch, Ty};
@@ -10,6 +10,7 @@ use colex_layout::Layout;
 use super::evaluate::{integer_constant, real_constant};
 use super::{Expr, ExprData, ExprNode, Mask, Test, is_half};
 use crate::build::Builder;
+use crate::build::flow::Cond;
 use crate::build::held::Part;
 use crate::error::ErrorKind;
 use crate::fragment::Fragment;
@@ -281,6 +282,13 @@ impl<'k> Lower<'k> {
             return self.refuse("an index that was not bound");
         };
         let some: Vec<Index> = group.iter().map(|i| all[*i].clone()).collect();
+        if let Some(wide) = some.iter().find(|index| !is_s32(index)) {
+            let (low, high) = wide.range();
+            return self.refuse(format!(
+                "{wide} lies from {low} to {high}, and an expression computes with numbers of s32: `within` says what no rule \
+                 finds"
+            ));
+        }
         Ok(Lanes::Each(
             some.iter().map(|index| self.k.operand(index)).collect(),
         ))
@@ -657,7 +665,37 @@ impl<'k> Lower<'k> {
         mask: &Mask,
         group: &[usize],
     ) -> Result<Vec<Result<bool, Guard>>, ErrorKind> {
+        self.mask_in(mask, group, &mut HashMap::new())
+    }
+
+    /// The same, each part of the condition once.
+    fn mask_in(
+        &mut self,
+        mask: &Mask,
+        group: &[usize],
+        known: &mut HashMap<*const Test, Vec<Result<bool, Guard>>>,
+    ) -> Result<Vec<Result<bool, Guard>>, ErrorKind> {
+        if let Some(known) = known.get(&Rc::as_ptr(&mask.0)) {
+            return Ok(known.clone());
+        }
+        let found = self.tested(mask, group, known)?;
+        known.insert(Rc::as_ptr(&mask.0), found.clone());
+        Ok(found)
+    }
+
+    fn tested(
+        &mut self,
+        mask: &Mask,
+        group: &[usize],
+        known: &mut HashMap<*const Test, Vec<Result<bool, Guard>>>,
+    ) -> Result<Vec<Result<bool, Guard>>, ErrorKind> {
         let site = std::panic::Location::caller();
+        if let Test::Compare(cmp, a, b, _) = &*mask.0
+            && let Some(pairs) = self.wide_pairs(a, b, group)
+        {
+            let compare = |(a, b): &(Index, Index)| self.compared(*cmp, a, b);
+            return Ok(pairs.iter().map(compare).collect());
+        }
         Ok(match &*mask.0 {
             Test::Compare(cmp, a, b, ty) => {
                 let (a, b) = (
@@ -679,7 +717,10 @@ impl<'k> Lower<'k> {
                 a.into_iter().zip(b).map(compare).collect()
             }
             Test::Both(op, a, b) => {
-                let (a, b) = (self.mask(a, group)?, self.mask(b, group)?);
+                let (a, b) = (
+                    self.mask_in(a, group, known)?,
+                    self.mask_in(b, group, known)?,
+                );
                 let both = |(a, b): (Result<bool, Guard>, Result<bool, Guard>)| match (op, a, b) {
                     (_, Err(a), Err(b)) => Err(self.k.ir.pred(*op, a, b).into()),
                     (BinaryOp::And, Ok(known), other) | (BinaryOp::And, other, Ok(known)) => {
@@ -697,7 +738,7 @@ impl<'k> Lower<'k> {
                 a.into_iter().zip(b).map(both).collect()
             }
             Test::Not(a) => {
-                let all = self.mask(a, group)?.into_iter();
+                let all = self.mask_in(a, group, known)?.into_iter();
                 all.map(|test| negated(test, true)).collect()
             }
             Test::Conds(conds) => {
@@ -706,6 +747,33 @@ impl<'k> Lower<'k> {
             }
             Test::Poison(kind, _) => return Err(kind.clone()),
         })
+    }
+
+    /// Both sides of a comparison of integers, of which one does not fit `s32`.
+    fn wide_pairs(&self, a: &Expr, b: &Expr, group: &[usize]) -> Option<Vec<(Index, Index)>> {
+        let side = |expr: &Expr, i: usize| match &expr.0.node {
+            ExprNode::Integer(x) => i64::try_from(*x).ok().map(Index::constant),
+            _ => self.index(expr, i),
+        };
+        let pair = |i: &usize| Some((side(a, *i)?, side(b, *i)?));
+        let pairs: Vec<(Index, Index)> = group.iter().map(pair).collect::<Option<_>>()?;
+        let is_wide = |(a, b): &(Index, Index)| !is_s32(a) || !is_s32(b);
+        pairs.iter().any(is_wide).then_some(pairs)
+    }
+
+    /// A comparison of integers of any range.
+    fn compared(&mut self, cmp: Compare, a: &Index, b: &Index) -> Result<bool, Guard> {
+        let k = &mut *self.k;
+        let cond = match cmp {
+            Compare::Lt | Compare::Ltu => k.less(a, b),
+            Compare::Gt | Compare::Gtu => k.less(b, a),
+            Compare::Le => Builder::not(k.less(b, a)),
+            Compare::Ge => Builder::not(k.less(a, b)),
+            Compare::Eq | Compare::Equ => k.equal(a, b),
+            Compare::Ne | Compare::Neu => Builder::not(k.equal(a, b)),
+            Compare::Nan => Cond::Known(false),
+        };
+        k.known(cond, std::panic::Location::caller())
     }
 
     fn select(
@@ -746,6 +814,12 @@ impl<'k> Lower<'k> {
     }
 }
 
+/// Whether `s32` holds every value of an integer; one that has no value is refused for that.
+fn is_s32(index: &Index) -> bool {
+    let (low, high) = index.range();
+    index.poison().is_some() || low >= i64::from(i32::MIN) && high <= i64::from(i32::MAX)
+}
+
 /// `!=` of integers knows no NaN.
 fn signless(cmp: Compare, ty: Type) -> Compare {
     match cmp {
@@ -769,30 +843,24 @@ fn constant(ty: Ty, x: f64) -> Operand {
         Some(_) if ty == Ty::F64 => Operand::Float(x),
         Some(of) if is_half(ty) || ty == Ty::F32 => Operand::Float(of.round(x, near)),
         Some(of) => Operand::Int(of.encode(x, near) as i64),
-        None => Operand::Int(x as i64),
+        // The bits of an integer of 64 bits without a sign.
+        None => Operand::Int(x as i128 as i64),
     }
 }
 
 /// The operands of a node, those of its condition too.
 fn operands(expr: &Expr) -> Vec<Expr> {
-    fn of_mask(mask: &Mask, all: &mut Vec<Expr>) {
-        match &*mask.0 {
-            Test::Compare(_, a, b, _) => all.extend([a.clone(), b.clone()]),
-            Test::Both(_, a, b) => {
-                of_mask(a, all);
-                of_mask(b, all);
-            }
-            Test::Not(a) => of_mask(a, all),
-            Test::Conds(_) | Test::Poison(..) => {}
-        }
-    }
     let mut all = Vec::new();
     match &expr.0.node {
         ExprNode::Convert(x, ..) | ExprNode::Unary(_, x) => all.push(x.clone()),
         ExprNode::Binary(_, a, b) => all.extend([a.clone(), b.clone()]),
         ExprNode::Fma(three) => all.extend(three.iter().cloned()),
         ExprNode::Select(mask, a, b) => {
-            of_mask(mask, &mut all);
+            mask.parts(&mut HashSet::new(), &mut |part| {
+                if let Test::Compare(_, a, b, _) = &*part.0 {
+                    all.extend([a.clone(), b.clone()]);
+                }
+            });
             all.extend([a.clone(), b.clone()]);
         }
         ExprNode::Input(_)
@@ -808,11 +876,7 @@ fn operands(expr: &Expr) -> Vec<Expr> {
 
 /// The nodes of an expression, each once, operands before what they are operands of.
 pub(crate) fn nodes(expr: &Expr) -> Vec<Expr> {
-    fn walk(
-        expr: &Expr,
-        all: &mut Vec<Expr>,
-        seen: &mut std::collections::HashSet<*const ExprData>,
-    ) {
+    fn walk(expr: &Expr, all: &mut Vec<Expr>, seen: &mut HashSet<*const ExprData>) {
         if seen.insert(Rc::as_ptr(&expr.0)) {
             operands(expr)
                 .iter()
@@ -820,7 +884,7 @@ pub(crate) fn nodes(expr: &Expr) -> Vec<Expr> {
             all.push(expr.clone());
         }
     }
-    let (mut all, mut seen) = (Vec::new(), std::collections::HashSet::new());
+    let (mut all, mut seen) = (Vec::new(), HashSet::new());
     walk(expr, &mut all, &mut seen);
     all
 }

@@ -43,6 +43,7 @@ pub(crate) mod formula;
 pub(crate) mod lower;
 pub(crate) mod math;
 
+use std::collections::{HashMap, HashSet};
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Shl, Shr, Sub};
 use std::panic::Location;
 use std::rc::Rc;
@@ -435,12 +436,12 @@ impl Expr {
     /// ```
     pub fn over<T: Into<Expr>>(&self, inputs: impl IntoIterator<Item = T>) -> Expr {
         let inputs: Vec<Expr> = inputs.into_iter().map(Into::into).collect();
-        self.replaced(&inputs, &mut Vec::new())
+        self.replaced(&inputs, &mut Replaced::default())
     }
 
-    fn replaced(&self, inputs: &[Expr], done: &mut Vec<(*const ExprData, Expr)>) -> Expr {
+    fn replaced(&self, inputs: &[Expr], done: &mut Replaced) -> Expr {
         let key = Rc::as_ptr(&self.0);
-        if let Some((_, expr)) = done.iter().find(|(known, _)| *known == key) {
+        if let Some(expr) = done.elements.get(&key) {
             return expr.clone();
         }
         let mut of = |expr: &Expr| expr.replaced(inputs, done);
@@ -472,13 +473,47 @@ impl Expr {
             | ExprNode::Poison(_) => return self.clone(),
         };
         let expr = Expr::new(node, self.ty(), self.0.at);
-        done.push((key, expr.clone()));
+        done.elements.insert(key, expr.clone());
         expr
     }
 }
 
+/// What the parts of an expression have become over other inputs.
+#[derive(Default)]
+struct Replaced {
+    elements: HashMap<*const ExprData, Expr>,
+    conditions: HashMap<*const Test, Mask>,
+}
+
 impl Mask {
-    fn replaced(&self, inputs: &[Expr], done: &mut Vec<(*const ExprData, Expr)>) -> Mask {
+    /// Visits it and the conditions that it is made of, but for those that are seen.
+    pub(crate) fn parts<'a>(
+        &'a self,
+        seen: &mut HashSet<*const Test>,
+        visit: &mut dyn FnMut(&'a Mask),
+    ) {
+        if !seen.insert(Rc::as_ptr(&self.0)) {
+            return;
+        }
+        visit(self);
+        match &*self.0 {
+            Test::Both(_, a, b) => [a, b].into_iter().for_each(|part| part.parts(seen, visit)),
+            Test::Not(a) => a.parts(seen, visit),
+            Test::Compare(..) | Test::Conds(_) | Test::Poison(..) => {}
+        }
+    }
+
+    fn replaced(&self, inputs: &[Expr], done: &mut Replaced) -> Mask {
+        let key = Rc::as_ptr(&self.0);
+        if let Some(mask) = done.conditions.get(&key) {
+            return mask.clone();
+        }
+        let mask = self.over(inputs, done);
+        done.conditions.insert(key, mask.clone());
+        mask
+    }
+
+    fn over(&self, inputs: &[Expr], done: &mut Replaced) -> Mask {
         Mask(Rc::new(match &*self.0 {
             Test::Compare(cmp, a, b, ty) => {
                 let (a, b) = (a.replaced(inputs, done), b.replaced(inputs, done));

@@ -642,3 +642,135 @@ fn formulas_that_are_none_are_refused_with_sentences() {
         "formula: fragments, registers, indices and predicates are a kernel's: a formula is over `input`s"
     );
 }
+
+/// A step that is read twice at every level is one step to whatever walks over a formula, and too long a chain is refused.
+#[test]
+fn formulas_of_short_texts_are_short_work() {
+    for (name, operation) in [
+        ("and", BinaryOp::And),
+        ("or", BinaryOp::Or),
+        ("xor", BinaryOp::Xor),
+    ] {
+        let mut text = "m0 = lt(x0:f32, 1.0); ".to_string();
+        for i in 0..60 {
+            text += &format!("m{} = {name}(m{i}, m{i}); ", i + 1);
+        }
+        let formula: Formula = (text + "select(m60, 1.0, x0:f32)")
+            .parse()
+            .expect("a formula");
+        let given = |x: f32| u64::from(x.to_bits());
+        let held = operation != BinaryOp::Xor;
+        let right = if held { 1.0 } else { 0.5 };
+        assert_eq!(
+            formula.evaluate(&[given(0.5)]).expect("a number"),
+            given(right)
+        );
+        assert_eq!(formula.renumbered(|i| i), formula);
+        let mut k = Builder::new("k", Arch::Sm80, 32);
+        let x = k.fragment(Ty::F32, "_1:_1");
+        k.fill(&x, 0.5);
+        let found = k.map(formula.expr().over([&x]));
+        let found = colex_proof::examples::elements(k, &found).expect("a kernel");
+        assert_eq!(found[0], [right as f32]);
+    }
+    let chain = |steps: usize| {
+        let mut text = "t0 = add(x0:f32, 1.0); ".to_string();
+        for i in 1..steps {
+            text += &format!("t{i} = add(t{}, 1.0); ", i - 1);
+        }
+        text + &format!("t{}", steps - 1)
+    };
+    let longest: Formula = chain(1024).parse().expect("a formula");
+    assert_eq!(
+        longest.evaluate(&[0]).expect("a number"),
+        u64::from(1024_f32.to_bits())
+    );
+    let text = chain(100_000);
+    let at = text.find("t1024 = ").expect("the step") + "t1024 = ".len();
+    assert_eq!(
+        text.parse::<Formula>().unwrap_err().what(),
+        format!(
+            "formula: at byte {at} 1025 steps follow each other, and a formula has at most 1024"
+        )
+    );
+    let mut expr = Expr::input(0, Ty::F32);
+    (0..1025).for_each(|_| expr = &expr + 1.0);
+    assert_eq!(
+        expr.formula().unwrap_err().what(),
+        "formula: 1025 steps follow each other, and a formula has at most 1024"
+    );
+}
+
+/// A constant above the numbers of 63 bits is itself in an element of 64 bits without a sign.
+#[test]
+fn constants_of_64_bits_are_whole() {
+    let mut k = Builder::new("k", Arch::Sm80, 32);
+    let x = k.fragment(Ty::U64, "_1:_1");
+    k.fill(&x, 5.0);
+    let sum = k.map(&x + 1e19);
+    let quotient = k.map((&sum / 1_000_000_000_000_000_000_i64).to(Ty::F32));
+    assert_eq!(
+        colex_proof::examples::elements(k, &quotient).expect("a kernel")[0],
+        [10.0]
+    );
+}
+
+/// An integer beyond 32 bits with a sign is refused in an expression, and compared as it is.
+#[test]
+fn wide_integers_in_expressions() {
+    let refused = refused(
+        Builder::new("k", Arch::Sm80, 32),
+        |k| k.index_argument("n", 0..1 << 32),
+        |k, n| {
+            k.map(Expr::from(n).to(Ty::F32));
+        },
+    );
+    assert_eq!(
+        refused,
+        "map: r0 lies from 0 to 4294967295, and an expression computes with numbers of s32: `within` says what no rule finds"
+    );
+    let mut k = Builder::new("k", Arch::Sm80, 32);
+    let many = k.emit(|ir| ir.mov(colex_ir::Type::U32, 3_000_000_000_i64));
+    let many = k.index_of(many, 0..1 << 32);
+    let thread = k.thread();
+    let all = [
+        Expr::from(&thread).lt(&many),
+        Expr::from(&many).le(&thread),
+        Expr::from(&many).gt(5),
+        Expr::from(&many).equals(&thread),
+        Expr::from(&many).ge(3_000_000_000_i64),
+    ];
+    let found = k.fragment(Ty::S32, "_5:_1");
+    for (i, mask) in (0..).zip(all) {
+        k.assign(&found.values(i, 1), mask.select(1, 0));
+    }
+    let found = colex_proof::examples::elements(k, &found).expect("a kernel");
+    assert_eq!(found[7], [1.0, 0.0, 1.0, 0.0, 1.0]);
+}
+
+/// A register of the destination that an expression names is read before it is written.
+#[test]
+fn registers_of_the_destination_are_read_first() {
+    let mut k = Builder::new("k", Arch::Sm80, 32);
+    let f = k.fragment(Ty::F32, "_2:_1");
+    k.fill(&f.values(0, 1), 1.0);
+    k.fill(&f.values(1, 1), 2.0);
+    let first = Expr::register(f.regs()[0], Ty::F32);
+    k.assign(&f, &f - first);
+    assert_eq!(
+        colex_proof::examples::elements(k, &f).expect("a kernel")[0],
+        [0.0, 1.0]
+    );
+    // Pairs of a source are computed together, and each is written before the next is read.
+    let mut k = Builder::new("k", Arch::Sm80, 32);
+    let (f, x) = (k.fragment(Ty::F32, "_2:_1"), k.fragment(Ty::F16, "_2:_1"));
+    k.fill(&x, 0.5);
+    k.fill(&f.values(0, 1), 1.0);
+    k.fill(&f.values(1, 1), 2.0);
+    let first = Expr::register(f.regs()[0], Ty::F32);
+    k.assign(&f, Expr::from(&x).to(Ty::F32) + first);
+    assert_eq!(
+        colex_proof::examples::elements(k, &f).expect("a kernel")[0],
+        [1.5, 1.5]
+    );
+}

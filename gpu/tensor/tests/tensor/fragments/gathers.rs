@@ -208,7 +208,8 @@ fn wrong_gathers_are_refused() {
             let x = k.tensor("x", Ty::C64, "(100):(_1)");
             k.compare_and_swap(&x.elements(0), 0, 1);
         }),
-        "compare_and_swap: 0 is no c64"
+        "fragment: elements of c64 have 128 bits, and a register has at most 64: a fragment of their real and imaginary parts has \
+         them one by one"
     );
     assert_eq!(
         said(|k, bins| drop(k.gather(&bins.elements(0).vectors(1, 4)))),

@@ -350,3 +350,121 @@ fn coordinates_are_those_of_a_part() {
     });
     assert!(!first.contains("1099511627776"), "{first}");
 }
+
+/// A loop's counter is a number of 32 bits, the one behind the last too.
+#[test]
+fn counters_have_32_bits() {
+    let looped = |start: i64, end: i64, step: i64| said(|k| k.for_(start, end, step, |_, _| ()));
+    assert_eq!(
+        looped(0, (1 << 32) - 1, 1 << 20),
+        "for_: the counter reaches 4294967296 behind the end 4294967295, and is a number of 32 bits up to 4294967295"
+    );
+    assert_eq!(
+        looped(-2, i64::from(i32::MAX), 2),
+        "for_: the counter reaches 2147483648 behind the end 2147483647, and is a number of 32 bits up to 2147483647"
+    );
+    // Where only the launch knows the ends, it refuses them.
+    let mut k = Builder::new("k", Arch::Sm80, 32);
+    let [end, step] = ["end", "step"].map(|name| k.index_argument(name, 1..1 << 32));
+    let turns = k.var(0, 0..100);
+    k.for_(0, &end, &step, |k, _| {
+        let now = k.get(&turns);
+        k.set(&turns, now + 1);
+    });
+    k.finish()
+        .expect("a kernel")
+        .kernel
+        .ptx()
+        .expect("it is accepted");
+    let mut k = Builder::new("k", Arch::Sm80, 32);
+    k.for_(-2, i64::from(i32::MAX), 1 << 30, |_, _| ());
+    assert!(k.finish().is_err());
+    let mut k = Builder::new("k", Arch::Sm80, 32);
+    let turns = k.var(0, 0..100);
+    k.for_(-1, i64::from(i32::MAX) - (1 << 30) + 1, 1 << 30, |k, _| {
+        let now = k.get(&turns);
+        k.set(&turns, now + 1);
+    });
+    let now = k.get(&turns);
+    assert_eq!(
+        colex_proof::examples::values(k, &now).expect("a kernel")[0],
+        2
+    );
+}
+
+/// A register of 32 bits with a range that needs 64 is read as it is.
+#[test]
+fn a_narrow_register_of_a_wide_range() {
+    let mut k = Builder::new("k", Arch::Sm80, 32);
+    let number = k.emit(|ir| ir.mov(colex_ir::Type::U32, 4_000_000_000_i64));
+    let number = k.index_of(number, 0..1 << 40);
+    let found = k.wide_value(&number);
+    let found = k.index_of(found, 0..1 << 40) / 1_000_000;
+    let found = k.within(found, 0..1 << 20);
+    assert_eq!(
+        colex_proof::examples::values(k, &found).expect("a kernel")[0],
+        4000
+    );
+}
+
+/// An integer that leaves the body in which it was read is the same number where it still is one.
+#[test]
+fn integers_leave_their_bodies() {
+    let mut k = Builder::new("k", Arch::Sm80, 32);
+    let (v, lane) = (k.var(3, 0..4), k.lane());
+    let is_low = k.less(&lane, &5.into());
+    let mut kept = None;
+    k.if_(is_low, |k| kept = Some(k.get(&v)));
+    let kept = kept.expect("the body ran") * 2 + &lane;
+    assert_eq!(
+        colex_proof::examples::values(k, &kept).expect("a kernel")[..2],
+        [6, 7]
+    );
+    assert_eq!(
+        said(|k| {
+            let mut kept = None;
+            k.for_(0, 4, 1, |_, i| kept = Some(i.clone()));
+            let _ = k.value(&(kept.expect("the body ran") + 1));
+        }),
+        "the variable in %r0 is written between where its value is read and where it is used; read it again"
+    );
+}
+
+/// Of numbers that may be negative there is no exclusive or, in a swizzle neither.
+#[test]
+fn no_exclusive_or_of_negative_numbers() {
+    assert_eq!(
+        value(|t| (&t - 5).xor(&t)),
+        "(r0 - 5) ^ r0: neither may be negative"
+    );
+    assert_eq!(
+        value(|t| t.xor(&(&t - 5))),
+        "r0 ^ (r0 - 5): neither may be negative"
+    );
+    let swizzle = colex_layout::Swizzle::new(2, 0, 3).expect("a swizzle");
+    let said = value(|t| colex_tensor::swizzled(swizzle, &(t - 5)));
+    assert!(said.ends_with(": neither may be negative"), "{said}");
+}
+
+/// One register that is read as a number with a sign and as one without is two numbers.
+#[test]
+fn a_sign_makes_another_number() {
+    let mut k = Builder::new("k", Arch::Sm80, 32);
+    let reg = k.emit(|ir| ir.mov(colex_ir::Type::U32, 5));
+    let (signed, unsigned) = (k.index_of(reg, -8..8), k.index_of(reg, 0..1 << 32));
+    assert!(signed != unsigned);
+    assert_eq!((&signed - &unsigned).as_constant(), None);
+    assert_eq!((&signed - k.index_of(reg, -6..6)).as_constant(), Some(0));
+}
+
+/// No register holds an element of more than 64 bits.
+#[test]
+fn complex_elements_of_128_bits() {
+    assert_eq!(
+        said(|k| {
+            k.fragment(Ty::C64, "_4:_1");
+        }),
+        "fragment: elements of c64 have 128 bits, and a register has at most 64: a fragment of their real and imaginary parts \
+         has them one by one"
+    );
+}
