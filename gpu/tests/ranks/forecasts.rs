@@ -660,7 +660,7 @@ fn law_no_number_breaks_the_forecast() {
         })
     });
     let rates: Vec<Rates> = rates.collect();
-    let extents = &[1, 1 << 20, i64::from(i32::MAX) * 2, i64::MAX];
+    let extents = [1, 1 << 20, i64::from(i32::MAX) * 2, i64::MAX];
     let of = |overlap, ranks, m, n, k| RankProblem {
         overlap,
         ranks,
