@@ -41,7 +41,7 @@ fn deep_tuples_are_compared_and_measured() {
         assert_eq!(three.coord(&coord), Ok(coord.clone()));
         assert_eq!(three.index(&coord), Ok(2));
         assert_eq!(three.coord_in(&coord, &4.into()), Ok(2.into()));
-        assert!(three.coord(&nested(3, &[], DEPTH + 1)).is_err());
+        assert!(three.coord(nested(3, &[], DEPTH + 1)).is_err());
     }
 }
 
@@ -64,7 +64,7 @@ fn deep_tuples_are_refused_with_the_bound() {
     assert_eq!(told(deep.round_up(&deep)), says("tuple"));
     assert_eq!(told(deep.shape_div(&deep)), says("tuple"));
     assert_eq!(
-        told(deep.coord_in(&nested(0, &[], DEPTH), &deep)),
+        told(deep.coord_in(nested(0, &[], DEPTH), &deep)),
         says("tuple")
     );
     assert_eq!(of_layout(Layout::column_major(&deep)), says("layout"));

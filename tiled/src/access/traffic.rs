@@ -85,6 +85,9 @@ pub(crate) enum Engine {
     Tma,
 }
 
+/// Where lanes start, or the first lane whose values are no vector.
+type Lanes<'a> = Result<Vec<Start<'a>>, (i64, &'a [i64])>;
+
 impl Requests<'_> {
     /// The requests of every warp, instruction by instruction; nothing for registers.
     pub(crate) fn traffic(&self, named: &AccessMap) -> Result<Option<Traffic>, Error> {
@@ -122,11 +125,7 @@ impl Requests<'_> {
     }
 
     /// Where the lanes start whose values from `first` on are all inside, or the first lane whose are no vector.
-    fn starts<'b>(
-        &self,
-        lanes: &[(i64, Coords<'b>)],
-        first: usize,
-    ) -> Result<Result<Vec<Start<'b>>, (i64, &'b [i64])>, Error> {
+    fn starts<'b>(&self, lanes: &[(i64, Coords<'b>)], first: usize) -> Result<Lanes<'b>, Error> {
         let mut starts: Vec<Start<'_>> = Vec::new();
         for (thread, coords) in lanes {
             let Some(coords) = coords.part(first, self.chunk) else {

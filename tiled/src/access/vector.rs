@@ -295,7 +295,7 @@ fn off_later(src: &Layout, dst: &Layout, values: i64) -> Result<Option<VectorLim
         });
         vector.len() as i64 == values && start % values == 0 && is_in_order
     };
-    let broken = vectors.find(|vector| !is_vector(*vector));
+    let broken = vectors.find(|vector| !is_vector(vector));
     Ok(broken.map(|vector| VectorLimit::Later {
         offset: vector[0].0 - vector[0].0.rem_euclid(values),
     }))
