@@ -7,7 +7,7 @@ use super::lower::narrow_type;
 use super::{Builder, Scope};
 use crate::error::ErrorKind;
 use crate::failure::Owner;
-use crate::index::Index;
+use crate::index::{Index, LIMIT};
 use colex_ir::{BinaryOp, Control, Guard, KernelBuilder, Operand, Reg, RegType, ScaleD};
 
 /// A condition: known when the kernel is built, or held in a predicate register.
@@ -233,7 +233,7 @@ impl Builder {
         self.site(at, |k| {
             let beyond = range.end + step.range().1;
             if beyond - 1 > largest && counter_behind([&start, &end, &step]).is_none() {
-                k.claim_range(&(&end + &step - 1), (range.start.min(0), largest), 1);
+                k.claim_range(&(&end + &step - 1), (-LIMIT, largest), 1);
             }
             let beyond = beyond.min(largest + 1);
             let first = start.clone();
