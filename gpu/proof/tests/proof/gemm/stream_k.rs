@@ -511,13 +511,13 @@ fn length(built: &TensorKernel) -> [i64; 2] {
     [count, loops]
 }
 
-/// The kernel of equal parts has the loops of the one that divides nothing, and beside the stores of a part's sums at most 100
+/// The kernel of equal parts has the loops of the one that divides nothing, and beside the stores of a part's sums at most 110
 /// instructions more: those that find a part, and choose between its sums and C. The one that adds has two loops over the parts of its
 /// tile, and at most 350 instructions. The walk over the borders of tiles is in the kernels of stream-K alone, where both limits are
 /// exceeded.
 #[test]
 fn law_equal_parts_have_no_instructions_of_shares() {
-    const MORE: i64 = 100;
+    const MORE: i64 = 110;
     const SUM: i64 = 350;
     let arch = Arch::Sm90a;
     let (mut cases, mut most) = (0, [0; 2]);
