@@ -1469,9 +1469,10 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             (b, _) => b,
         };
         // Packed matrices are for kernels with tensor maps.
-        let [packs_a, packs] = match may_pack && !batch.exceeds_maps() {
-            true => self.packs(problem, [a, both, c])?,
-            false => [false; 2],
+        let [packs_a, packs] = if may_pack && !batch.exceeds_maps() {
+            self.packs(problem, [a, both, c])?
+        } else {
+            [false; 2]
         };
         let a = match columns {
             Some(columns) => GivenFactor::Columns(Box::new(columns)),

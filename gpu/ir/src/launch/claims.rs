@@ -440,12 +440,12 @@ mod tests {
         let launch = Launch::new(1, 32);
         let mut cases = 0;
         for (a, b) in ends.iter().flat_map(|a| ends.iter().map(move |b| (*a, *b))) {
-            for term in [Term::Add, Term::Multiply, Term::Minimum] {
-                let exact = match term {
-                    Term::Add => i128::from(a) + i128::from(b),
-                    Term::Multiply => i128::from(a) * i128::from(b),
-                    _ => i128::from(a.min(b)),
-                };
+            let (x, y) = (i128::from(a), i128::from(b));
+            for (term, exact) in [
+                (Term::Add, x + y),
+                (Term::Multiply, x * y),
+                (Term::Minimum, x.min(y)),
+            ] {
                 let claims =
                     claiming(|[a, b]| declared(a.binary(term, &b), (i64::MIN + 1, i64::MAX - 1)));
                 let is_right = i128::from(i64::MIN) < exact && exact < i128::from(i64::MAX);

@@ -9,6 +9,7 @@ use colex_gpu::kernels::{
     Compute, CopyPlan, GemmElement, GemmProblem, LoopNest, Major, Operand, reference,
 };
 use colex_gpu::{Device, Gemm, PlanRefusal, View, ViewMut};
+use colex_layout::Layout;
 use colex_proof::kernels::gemm::GemmCase;
 use colex_proof::kernels::plans::listed::ListedPlan;
 use colex_proof::kernels::plans::{COPY_METHODS, PlanCase, Tally};
@@ -1267,16 +1268,17 @@ fn ordered_rows_have_the_same_bits(
     let b = device.upload(&b).unwrap();
     let product = |rows: std::ops::Range<usize>, begin: usize| {
         let count = rows.len();
-        let [of_a, of_c] =
-            [(along_m[0], k), (along_m[1], n)].map(|(is_along, columns)| match is_along {
-                true => format!("({count},{columns}):(1,{count})"),
-                false => format!("({count},{columns}):({columns},1)"),
-            });
+        let [of_a, of_c] = [(along_m[0], k), (along_m[1], n)].map(|(is_along, columns)| {
+            let [rows, columns] = [count, columns].map(|n| n as i64);
+            let steps = if is_along { (1, rows) } else { (columns, 1) };
+            Layout::new((rows, columns), steps).unwrap()
+        });
         let mut own = vec![bf16::ZERO; begin];
         own.extend((0..count * k).map(|at| {
-            let (i, column) = match along_m[0] {
-                true => (at % count, at / count),
-                false => (at / k, at % k),
+            let (i, column) = if along_m[0] {
+                (at % count, at / count)
+            } else {
+                (at / k, at % k)
             };
             a[(rows.start + i) * k + column]
         }));

@@ -341,7 +341,7 @@ impl Tensor {
     /// The mode of the parameter that a mode of the layout runs along, one coordinate after the other.
     pub(crate) fn parameter_mode(&self, mode: usize) -> Option<usize> {
         let mode = self.layout().mode(mode)?;
-        match &mode.leaves()[..] {
+        match mode.leaves() {
             [leaf] if leaf.stride.coefficient().value() == 1 => match &leaf.stride {
                 Stride::Basis(basis) => basis.path().next(),
                 _ => None,

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use colex_gpu::kernels::GemmElement;
 use colex_gpu::kernels::gemm::{Division, GemmCall, GemmMethod, GemmPlan};
 use colex_gpu::{Buffer, Device, Error, Gemm, View, ViewMut};
+use colex_layout::Layout;
 use half::{bf16, f16};
 
 use super::is_fast;
@@ -227,25 +228,32 @@ fn invariant_along<T: GemmElement>(
     let [_, n, k] = of.extents;
     let m = rows.len();
     let part = of.a.slice(rows.start * k..rows.end * k)?;
-    let layout = |columns: usize, is_along_m: bool| match is_along_m {
-        true => format!("({m},{columns}):(1,{m})"),
-        false => format!("({m},{columns}):({columns},1)"),
+    let layout = |columns: usize, is_along_m: bool| {
+        let [rows, columns] = [m, columns].map(|n| n as i64);
+        if is_along_m {
+            Layout::new((rows, columns), (1, rows))
+        } else {
+            Layout::new((rows, columns), (columns, 1))
+        }
     };
     let (mut a, mut c) = (
         of.device.poisoned::<T>(m * k)?,
         of.device.poisoned::<f32>(m * n)?,
     );
-    let of_a = layout(k, along_m[0]);
+    let of_a = layout(k, along_m[0])?;
     colex_gpu::copy(&part.view((m, k))?, &ViewMut::new(&mut a, &of_a)?)?;
     {
         let (a, b) = (View::new(&a, &of_a)?, of.b.view((n, k))?);
-        let c = ViewMut::new(&mut c, layout(n, along_m[1]))?;
+        let c = ViewMut::new(&mut c, layout(n, along_m[1])?)?;
         Gemm::new(&a, &b, &c).batch_invariant().run()?;
     }
     let found = bits(&c)?;
-    let at = |place: usize| match along_m[1] {
-        true => place / n + place % n * m,
-        false => place,
+    let at = |place: usize| {
+        if along_m[1] {
+            place / n + place % n * m
+        } else {
+            place
+        }
     };
     Ok((0..m * n).map(|place| found[at(place)]).collect())
 }

@@ -278,8 +278,8 @@ impl ListedPlan {
         let product = Sample::new(plan.build(Arch::Sm90a)?.kernel, 255);
         // What ptxas spills of few kernels, in bytes: where factors of other than 16 bits lie along M or N, and where threads load
         // A and B or C has no whole vectors.
-        let transposes = plan.operands.ab.bits() != 16
-            && plan.operands.majors[..2] != [Major::Second; 2];
+        let transposes =
+            plan.operands.ab.bits() != 16 && plan.operands.majors[..2] != [Major::Second; 2];
         let spilled = match plan.method {
             GemmMethod::Hopper if transposes => 224,
             GemmMethod::Hopper if plan.gather || plan.operands.vectors[2] == 1 => 16,

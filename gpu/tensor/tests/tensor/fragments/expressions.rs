@@ -643,7 +643,7 @@ fn formulas_that_are_none_are_refused_with_sentences() {
     );
 }
 
-/// A step that is read twice at every level is one step to whatever walks over a formula, and too long a chain is refused.
+/// A step that is read twice at every level is one step to every walk over a formula, and too long a chain is refused.
 #[test]
 fn formulas_of_short_texts_are_short_work() {
     for (name, operation) in [
@@ -671,7 +671,7 @@ fn formulas_of_short_texts_are_short_work() {
         k.fill(&x, 0.5);
         let found = k.map(formula.expr().over([&x]));
         let found = colex_proof::examples::elements(k, &found).expect("a kernel");
-        assert_eq!(found[0], [right as f32]);
+        assert_eq!(found[0], [right]);
     }
     let chain = |steps: usize| {
         let mut text = "t0 = add(x0:f32, 1.0); ".to_string();
