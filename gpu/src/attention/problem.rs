@@ -417,14 +417,7 @@ impl AttentionProblem {
                 if mode == MODES[3] && stride != 1 && extent > 1 {
                     return refused(AttentionError::Feature { what, stride });
                 }
-                if !(0..=MOST).contains(&stride) && extent > 1 {
-                    return refused(AttentionError::Stride {
-                        what,
-                        mode,
-                        stride,
-                        most: MOST,
-                    });
-                }
+                check_stride((what, mode), extent, stride)?;
             }
         }
         let [batch, heads, queries, _] = self.extents(AttentionTensor::O);
@@ -434,14 +427,7 @@ impl AttentionProblem {
         let sinks = self.sinks.iter();
         let sinks = sinks.map(|stride| ("the sinks", MODES[1], self.heads[0], *stride));
         for (what, mode, extent, stride) in sums.chain(sinks) {
-            if !(0..=MOST).contains(&stride) && extent > 1 {
-                return refused(AttentionError::Stride {
-                    what,
-                    mode,
-                    stride,
-                    most: MOST,
-                });
-            }
+            check_stride((what, mode), extent, stride)?;
         }
         if let Sequences::Paged { .. } = self.sequences[0] {
             return refused(AttentionError::PagedQueries);
@@ -456,15 +442,7 @@ impl AttentionProblem {
             let extents = [("the batch", self.batch), ("entries of the table", entries)];
             for ((mode, extent), stride) in extents.into_iter().zip(strides) {
                 check_extent(mode, extent)?;
-                if !(0..=MOST).contains(&stride) && extent > 1 {
-                    let (what, most) = ("the table of pages", MOST);
-                    return refused(AttentionError::Stride {
-                        what,
-                        mode,
-                        stride,
-                        most,
-                    });
-                }
+                check_stride(("the table of pages", mode), extent, stride)?;
             }
             let (least, most) = (pages::STEP, pages::MOST_ROWS);
             if !(least..=most).contains(&rows) || rows % least != 0 {
@@ -641,6 +619,25 @@ const CAPS: RangeInclusive<f32> = 1e-30..=1024.0;
 
 /// The types that attention is computed in.
 pub(crate) const TYPES: [Ty; 2] = [Ty::F16, Ty::Bf16];
+
+/// Checks the stride of a mode of a tensor; that of a mode of one element counts for nothing.
+fn check_stride(
+    (what, mode): (&'static str, &'static str),
+    extent: i64,
+    stride: i64,
+) -> Result<(), Error> {
+    if extent <= 1 || (0..=MOST).contains(&stride) {
+        return Ok(());
+    }
+    let most = MOST;
+    let why = AttentionError::Stride {
+        what,
+        mode,
+        stride,
+        most,
+    };
+    Err(ErrorKind::Attention(why).into())
+}
 
 #[cfg(test)]
 mod tests {

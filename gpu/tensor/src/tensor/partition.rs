@@ -385,7 +385,7 @@ impl Tensor {
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let tile = k.shared_tensor(Ty::F32, "(8,8):(8,1)");
     /// let diagonal = tile.compose("8:9");
-    /// assert_eq!(diagonal.layout().to_string(), "8:9");
+    /// assert_eq!(diagonal.layout().to_string(), "_8:_9");
     /// ```
     ///
     /// # Errors

@@ -371,9 +371,9 @@ mod tests {
         let said = of_products(&Device::simulator(Arch::Sm90a)).expect("the same bits");
         assert_eq!(
             said,
-            "30 runs of plans, 20 numbers of rows, 12 products of two streams at once, 2 widths of one kernel"
+            "30 runs of plans, 80 numbers of rows, 12 products of two streams at once, 2 widths of one kernel"
         );
         let said = of_products(&Device::simulator(Arch::Sm80)).expect("the same bits");
-        assert!(said.starts_with("3 runs of plans, 20"), "{said}");
+        assert!(said.starts_with("3 runs of plans, 80"), "{said}");
     }
 }
