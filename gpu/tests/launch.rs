@@ -1,7 +1,7 @@
 //! Launches with views: what does not fit the kernel is refused, word for word, before anything runs.
 
 use colex_atom::{Arch, Ty};
-use colex_gpu::tensor::{AtThread, Builder};
+use colex_gpu::tensor::{AtThread, Builder, TensorKernel};
 use colex_gpu::{Device, DeviceKernel, Load};
 use colex_tiled::TiledCopy;
 use half::f16;
@@ -138,11 +138,8 @@ fn compact_views_of_every_extent_are_taken() {
     println!("law launch.compact_views: {cases} cases");
 }
 
-/// A buffer has several handles, so that no borrow keeps what is written apart from what is read. Against a list of the
-/// elements of both.
-#[test]
-fn law_what_is_written_is_apart_from_what_is_read() {
-    let device = Device::simulator(Arch::Sm80);
+/// A kernel that copies one tensor of two modes to another, with any strides.
+fn copying() -> TensorKernel {
     let atom = colex_atom::copy("UniversalCopy<uint32_t>").expect("an atom");
     let copy = TiledCopy::new(atom, 32, "(4,8):(8,1)", "(1,1):(0,0)").expect("a tiled copy");
     let mut k = Builder::new("copy", Arch::Sm80, 32);
@@ -153,11 +150,15 @@ fn law_what_is_written_is_apart_from_what_is_read() {
     let held = k.fragment_like(&src);
     k.copy_in_bounds(&copy, &src, &held);
     k.copy_in_bounds(&copy, &held, &dst);
-    let kernel = k
-        .finish()
-        .expect("a kernel")
-        .load(&device)
-        .expect("it loads");
+    k.finish().expect("a kernel")
+}
+
+/// A buffer has several handles, so that no borrow keeps what is written apart from what is read. Against a list of the
+/// elements of both.
+#[test]
+fn law_what_is_written_is_apart_from_what_is_read() {
+    let device = Device::simulator(Arch::Sm80);
+    let kernel = copying().load(&device).expect("it loads");
     let from = device.upload(&[1f32; 256]).expect("memory");
     let places = |layout: &str, at: usize| -> Vec<i64> {
         let layout: colex_layout::Layout = layout.parse().expect("a layout");
@@ -220,18 +221,7 @@ fn law_what_is_written_is_apart_from_what_is_read() {
 #[test]
 fn law_a_mode_of_one_element_has_any_stride() {
     let device = Device::simulator(Arch::Sm80);
-    let atom = colex_atom::copy("UniversalCopy<uint32_t>").expect("an atom");
-    let copy = TiledCopy::new(atom, 32, "(4,8):(8,1)", "(1,1):(0,0)").expect("a tiled copy");
-    let mut k = Builder::new("copy", Arch::Sm80, 32);
-    let [src, dst] = ["from", "to"].map(|name| k.tensor(name, Ty::F32, "(64,64):(64,64)"));
-    let (mine, m, n) = (copy.at(&k.thread()), k.block_index(0), k.block_index(1));
-    let src = mine.partition_src(&src.local_tile((4, 8), (&m, &n))); // (CPY, CPY_M, CPY_N)
-    let dst = mine.partition_dst(&dst.local_tile((4, 8), (&m, &n))); // (CPY, CPY_M, CPY_N)
-    let held = k.fragment_like(&src);
-    k.copy_in_bounds(&copy, &src, &held);
-    k.copy_in_bounds(&copy, &held, &dst);
-    let kernel = k.finish().expect("a kernel");
-    let kernel = kernel.load(&device).expect("it loads");
+    let kernel = copying().load(&device).expect("it loads");
     let handle = device.upload(&[1f32; 16]).expect("memory");
     let strides = [-1, 0, 1, i64::MAX];
     let mut layouts = Vec::new();
