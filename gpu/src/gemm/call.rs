@@ -1510,25 +1510,22 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         [a, b, c]: [Option<Matrix>; 3],
     ) -> Result<[bool; 2], Error> {
         if !self.is_batch_invariant {
-            let packs = self.packs_unmapped(problem, [a, b, c])?;
+            let packs = self.packs_unmapped(self.unmapped(problem, [a, b, c]))?;
             return Ok([packs; 2]);
         }
-        let packs_b = self.packs_unmapped(problem, [None, b, None])?;
-        let is_loaded = match self.unmapped(problem, [None, b, None]) {
-            Some((_, shape)) => packs_b || shape.operands.is_loaded(Operand::B),
+        let unmapped = self.unmapped(problem, [None, b, None]);
+        let is_loaded = match &unmapped {
+            Some((_, shape)) => shape.operands.is_loaded(Operand::B),
             None => takes_hopper(multiplied::<T>(problem), self.a.device().arch()),
         };
-        Ok([is_loaded, packs_b])
+        let packs_b = self.packs_unmapped(unmapped)?;
+        Ok([packs_b || is_loaded, packs_b])
     }
 
-    /// Whether the matrices that no tensor map describes are packed first, if there are any.
-    fn packs_unmapped(
-        &self,
-        problem: &GemmProblem,
-        matrices: [Option<Matrix>; 3],
-    ) -> Result<bool, Error> {
+    /// Whether the matrices of a product that no tensor map describes are packed first, if there are any.
+    fn packs_unmapped(&self, unmapped: Option<(GemmProblem, GemmShape)>) -> Result<bool, Error> {
         let device = self.a.device();
-        let Some((problem, shape)) = self.unmapped(problem, matrices) else {
+        let Some((problem, shape)) = unmapped else {
             return Ok(false);
         };
         if let Some(packs) = self.packs {
