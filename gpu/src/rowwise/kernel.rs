@@ -18,8 +18,8 @@ use colex_ir::{
 };
 use colex_layout::{C, Int, Layout};
 use colex_tensor::{
-    AtThread, Barriers, Builder, Cond, Error, Expr, Fragment, Index, Outside, Piece, Tensor,
-    TensorKernel,
+    AtThread, Barriers, Builder, Cond, Elements, Error, Expr, Fragment, Index, Outside, Piece,
+    Tensor, TensorKernel,
 };
 use colex_tiled::TiledCopy;
 
@@ -105,6 +105,11 @@ struct TeamEnd {
     counts: Cond,
 }
 
+/// An access to the words of blocks.
+fn team_word() -> Access {
+    Access::new(Space::Global, Type::B64).order(Order::Relaxed(Scope::Gpu))
+}
+
 /// The bytes of two totals of a block, each with its tag: those of one access.
 const PAIR: i64 = 16;
 
@@ -122,11 +127,12 @@ struct GroupRow {
     met: Option<Barriers>,
     /// The parity of the phase of the row's barrier of those.
     parity: Index,
-    /// The slot that has the row, and the row that the slot has next.
+    /// The slot that has the row, and the row that the slot has next: none where the row is read again from the slot.
     slot: Index,
-    next: Index,
-    /// The number of the group among those of all teams.
+    next: Option<Index>,
+    /// The number of the group among those of all teams, and the row's number among those of the group that have words of their own.
     of_teams: Index,
+    words: Index,
 }
 
 /// The slots of shared memory that bulk copies fill.
@@ -139,6 +145,19 @@ struct SlotRing {
     /// The first column of the block's part of a row, and the bytes of the part.
     first: Index,
     bytes: Index,
+}
+
+/// What the rows have in common that a group takes in turn with other groups.
+struct InTurn<'a> {
+    ring: SlotRing,
+    of_warp: Option<Fragment>,
+    /// The number of the group.
+    group: &'a Index,
+    /// The rows of all clusters or teams at once, and the first row of the group.
+    step: Index,
+    begin: Index,
+    /// The most clusters or teams of the launch.
+    clusters: i64,
 }
 
 /// The part of a row that a thread has in registers.
@@ -158,6 +177,27 @@ struct WarpMoments {
     count: Fragment,
     /// Their quotient: the mean of the warp's numbers, but for roundings.
     pivot: Fragment,
+}
+
+/// What a warp, a block or a team has of a row's totals: a layout of the numbers that they exchange.
+#[derive(Clone)]
+enum Shares {
+    /// The maximum, and the sum of the powers under it.
+    Powers([Fragment; 2]),
+    /// The sum of the squares.
+    Squares([Fragment; 1]),
+    /// The sum, the sums of the differences from the pivot and of their squares, and the count.
+    Moments([Fragment; 4]),
+}
+
+/// What the results of a row need of its totals.
+enum RowTotals {
+    /// The maximum, or 0 where it is -inf, and the sum of the powers under it.
+    Powers([Fragment; 2]),
+    /// The sum of the squares.
+    Squares(Fragment),
+    /// The mean, the sum of the squares of the differences from it, and the mean of the differences.
+    Moments([Fragment; 3]),
 }
 
 /// What the elements of a row have in common.
@@ -412,6 +452,11 @@ fn lanes_powers(
     let own = k.map(&own * (&most - &all).exp());
     let own = adds(k, own);
     [top, k.reduce_warp(Add, &own)]
+}
+
+/// The same where no two lanes have the same sum.
+fn all_lanes_powers(k: &mut Builder, own: [Fragment; 2]) -> [Fragment; 2] {
+    lanes_powers(k, own, |_, sum| sum)
 }
 
 /// What a warp subtracts from its numbers before it knows the mean of the row, from their sum and their count: 0 if it has none.
@@ -672,13 +717,7 @@ impl RowKernel<'_> {
     ) -> Fragment {
         let all = k.reduce_warp(op, own);
         let [all] = self.exchanged(k, [&all], scratch);
-        let all = all.into_iter().reduce(|a, b| Expr::binary(op, a, b));
-        let all = k.map(all.expect("a cluster has blocks"));
-        let all = match op {
-            Add => self.first_lanes(k, all),
-            _ => all,
-        };
-        let all = k.reduce_warp(op, &all);
+        let all = self.lanes_total(k, op, all);
         let none = match op {
             Add => 0.0,
             _ => f64::NEG_INFINITY,
@@ -692,6 +731,17 @@ impl RowKernel<'_> {
         all
     }
 
+    /// The total of a block or a cluster, from the numbers that the lanes of a warp have of its warps.
+    fn lanes_total(&self, k: &mut Builder, op: BinaryOp, all: Vec<Expr>) -> Fragment {
+        let all = all.into_iter().reduce(|a, b| Expr::binary(op, a, b));
+        let all = k.map(all.expect("a cluster has blocks"));
+        let all = match op {
+            Add => self.first_lanes(k, all),
+            _ => all,
+        };
+        k.reduce_warp(op, &all)
+    }
+
     /// The numbers of each lane's warp, the same in all lanes of it, in each block of the cluster: lane `i` has those of warp `i`. In a
     /// group that takes rows in turn, the lanes beyond those of the first block have the numbers of the next ones.
     ///
@@ -703,6 +753,18 @@ impl RowKernel<'_> {
         own: [&Fragment; N],
         scratch: &Index,
     ) -> [Vec<Expr>; N] {
+        let take = self.put_of_warp(k, own, scratch);
+        self.taken_of_warps(k, &take)
+    }
+
+    /// Puts the numbers of a warp into shared memory, and waits for all threads that share the row. Returns where each lane takes the
+    /// numbers of its warp.
+    fn put_of_warp<const N: usize>(
+        &self,
+        k: &mut Builder,
+        own: [&Fragment; N],
+        scratch: &Index,
+    ) -> Index {
         let RowwisePlan { rows, threads, .. } = *self.plan;
         let warps = threads / WARP;
         let (warp, lane) = (&self.thread / WARP, k.lane());
@@ -729,6 +791,13 @@ impl RowKernel<'_> {
             ir.store_vector(Access::new(Space::Shared, Type::F32), put, &own);
         });
         self.meet(k);
+        take
+    }
+
+    /// Takes the numbers of the warps that each lane has.
+    fn taken_of_warps<const N: usize>(&self, k: &mut Builder, take: &Index) -> [Vec<Expr>; N] {
+        let lane = k.lane();
+        let warps = self.plan.threads / WARP;
         let load = |k: &mut Builder, space: Space, at: Address| {
             let numbers = k.emit(|ir| {
                 let d = [(); N].map(|()| ir.reg(RegType::F32));
@@ -744,11 +813,11 @@ impl RowKernel<'_> {
             }
         };
         if self.plan.cluster() == 1 {
-            let at = k.address(&take, false);
+            let at = k.address(take, false);
             add(load(k, Space::Shared, at));
             return all;
         }
-        let at = k.value(&take);
+        let at = k.value(take);
         let beside = self.blocks_of_lanes();
         for first in (0..self.plan.blocks).step_by(beside as usize) {
             let rank = (&lane / warps) % beside + first;
@@ -788,12 +857,16 @@ impl RowKernel<'_> {
         scratch: &Index,
     ) -> [Fragment; 2] {
         let all = self.exchanged(k, own, scratch);
-        let own = joined_powers(k, all);
-        let [top, sum] = lanes_powers(k, own, |k, sum| self.first_lanes(k, sum));
+        let [top, sum] = self.powers_of_lanes(k, all);
         let of_blocks = [(&top, f64::NEG_INFINITY), (&sum, 0.0)];
-        let lanes = |k: &mut Builder, own| lanes_powers(k, own, |_, sum| sum);
-        let [top, sum] = self.of_team(k, of_blocks, joined_powers, lanes);
+        let [top, sum] = self.of_team(k, of_blocks, joined_powers, all_lanes_powers);
         [under(k, &top), sum]
+    }
+
+    /// The powers of a block or a cluster, from those that the lanes of a warp have of its warps.
+    fn powers_of_lanes(&self, k: &mut Builder, all: [Vec<Expr>; 2]) -> [Fragment; 2] {
+        let own = joined_powers(k, all);
+        lanes_powers(k, own, |k, sum| self.first_lanes(k, sum))
     }
 
     /// The totals of a row, from those of the block: of all blocks of the team, if there is one. Each total has the number that changes
@@ -820,99 +893,132 @@ impl RowKernel<'_> {
         let (Some(teams), Some(row)) = (&self.teams, &self.of_group) else {
             return own.map(|(total, _)| total.clone());
         };
-        let RowwisePlan {
-            threads, blocks, ..
-        } = *self.plan;
-        let line = Access::new(Space::Shared, Type::F32);
-        let global = Access::new(Space::Global, Type::B64).order(Order::Relaxed(Scope::Gpu));
-        let totals = self.plan.totals_words();
-        let place = |block: &Index| {
-            let place = (&row.of_teams * 2 + &self.turn) * blocks + block;
-            let words = teams.words.elements(place * totals + TEAM_HEADER);
-            words.outside(Outside::Stated)
-        };
-        let warps = self.plan.team_warps();
-        let looks = k.less(&teams.warp, &warps.into());
+        let looks = k.less(&teams.warp, &self.plan.team_warps().into());
         k.if_(looks, |k| {
             let lane = k.lane();
             let is_one = k.equal(&lane, &0.into());
             let is_first = k.equal(&teams.warp, &0.into());
             let puts = k.both(is_one, is_first);
-            let put = k.addresses(&place(&self.at[1])).regs()[0];
-            let numbers = own.map(|(total, _)| total.regs()[0]);
-            k.where_(puts, |ir| {
-                let words = numbers.map(|number| {
-                    let number = ir.mov(Type::B32, number);
-                    ir.pack(RegType::B64, &[number, teams.tag])
-                });
-                for (at, pair) in (0..).step_by(PAIR as usize).zip(words.chunks(2)) {
-                    ir.store_vector(global, Address::from(put).at(at), pair);
-                }
-            });
-            let step = WARP * warps;
-            let of_lane: Vec<(Reg, Cond)> = (0..blocks)
-                .step_by(step as usize)
-                .map(|first| {
-                    let block = &teams.warp * WARP + &lane + first;
-                    let exists = k.less(&block, &blocks.into());
-                    let at = k.addresses(&place(&block.min(&(blocks - 1).into())));
-                    (at.regs()[0], exists)
-                })
-                .collect();
-            let found = k.emit(|ir| {
-                let found: Vec<[Reg; N]> = of_lane
-                    .iter()
-                    .map(|_| [(); N].map(|()| ir.reg(RegType::B32)))
-                    .collect();
-                ir.loop_(|ir| {
-                    // All loads are under way at once.
-                    let words: Vec<Vec<Reg>> = of_lane
-                        .iter()
-                        .map(|(at, _)| {
-                            let pairs = (0..N).step_by(2).zip((0..).step_by(PAIR as usize));
-                            let pairs = pairs.flat_map(|(first, place)| {
-                                let at = Address::from(*at).at(place);
-                                ir.load_vector(global, (N - first).min(2), at)
-                            });
-                            pairs.collect()
-                        })
-                        .collect();
-                    let mut others = ir.mov(Type::B32, 0);
-                    for (word, number) in words.iter().flatten().zip(found.iter().flatten()) {
-                        let tag = ir.reg(RegType::B32);
-                        ir.push(Alu::Unpack {
-                            parts: vec![*number, tag],
-                            a: *word,
-                        });
-                        let other = ir.xor(Type::B32, tag, teams.tag);
-                        others = ir.or(Type::B32, others, other);
-                    }
-                    let is_there = ir.setp(Compare::Eq, Type::U32, others, 0);
-                    ir.break_if(is_there);
-                });
-                found
-            });
-            converge(k);
-            let mut all = [(); N].map(|()| Vec::new());
-            for (first, numbers) in (0..blocks).step_by(step as usize).zip(found) {
-                let (_, exists) = of_lane[(first / step) as usize];
-                for ((all, number), (_, none)) in all.iter_mut().zip(numbers).zip(own) {
-                    let number = k.emit(|ir| ir.mov(Type::F32, number));
-                    let number = k.map(Expr::register(number, Ty::F32));
-                    if first + step > blocks {
-                        k.mask(&number, none, |_, _| exists);
-                    }
-                    all.push(Expr::from(&number));
-                }
-            }
-            let own = join(k, all);
-            let all = lanes(k, own);
-            let to = &teams.result + &teams.warp * self.plan.result_bytes();
-            let to = k.address(&to, false);
-            let all = all.each_ref().map(|total| total.regs()[0]);
-            k.where_(is_one, |ir| ir.store_vector(line, to, &all));
+            self.leave_words(k, puts, own.map(|(total, _)| total));
+            self.look(k, own.map(|(_, none)| none), &join, lanes);
         });
-        k.sync_named(&(&row.group + 1), threads as u32);
+        k.sync_named(&(&row.group + 1), self.plan.threads as u32);
+        self.found(k, join)
+    }
+
+    /// The words of a block for the row.
+    fn words_of(&self, block: &Index) -> Elements {
+        let (teams, row) = (self.teams.as_ref(), self.of_group.as_ref());
+        let (teams, row) = teams.zip(row).expect("blocks are in teams");
+        let place =
+            (&row.of_teams * self.plan.team_turns() + &row.words) * self.plan.blocks + block;
+        let totals = self.plan.totals_words();
+        let words = teams.words.elements(place * totals + TEAM_HEADER);
+        words.outside(Outside::Stated)
+    }
+
+    /// Leaves the totals of the block for its team, by one thread.
+    fn leave_words<const N: usize>(&self, k: &mut Builder, puts: Cond, own: [&Fragment; N]) {
+        let tag = self.teams.as_ref().expect("blocks are in teams").tag;
+        let put = k.addresses(&self.words_of(&self.at[1])).regs()[0];
+        let numbers = own.map(|total| total.regs()[0]);
+        k.where_(puts, |ir| {
+            let words = numbers.map(|number| {
+                let number = ir.mov(Type::B32, number);
+                ir.pack(RegType::B64, &[number, tag])
+            });
+            for (at, pair) in (0..).step_by(PAIR as usize).zip(words.chunks(2)) {
+                ir.store_vector(team_word(), Address::from(put).at(at), pair);
+            }
+        });
+    }
+
+    /// Waits, by the warps of a group that look, for the words of all blocks, and leaves what each of these warps has found in shared memory.
+    fn look<const N: usize>(
+        &self,
+        k: &mut Builder,
+        none: [f64; N],
+        join: impl Fn(&mut Builder, [Vec<Expr>; N]) -> [Fragment; N],
+        lanes: impl Fn(&mut Builder, [Fragment; N]) -> [Fragment; N],
+    ) {
+        let teams = self.teams.as_ref().expect("blocks are in teams");
+        let blocks = self.plan.blocks;
+        let lane = k.lane();
+        let is_one = k.equal(&lane, &0.into());
+        let step = WARP * self.plan.team_warps();
+        let of_lane: Vec<(Reg, Cond)> = (0..blocks)
+            .step_by(step as usize)
+            .map(|first| {
+                let block = &teams.warp * WARP + &lane + first;
+                let exists = k.less(&block, &blocks.into());
+                let at = k.addresses(&self.words_of(&block.min(&(blocks - 1).into())));
+                (at.regs()[0], exists)
+            })
+            .collect();
+        let found = k.emit(|ir| {
+            let found: Vec<[Reg; N]> = of_lane
+                .iter()
+                .map(|_| [(); N].map(|()| ir.reg(RegType::B32)))
+                .collect();
+            ir.loop_(|ir| {
+                // All loads are under way at once.
+                let words: Vec<Vec<Reg>> = of_lane
+                    .iter()
+                    .map(|(at, _)| {
+                        let pairs = (0..N).step_by(2).zip((0..).step_by(PAIR as usize));
+                        let pairs = pairs.flat_map(|(first, place)| {
+                            let at = Address::from(*at).at(place);
+                            ir.load_vector(team_word(), (N - first).min(2), at)
+                        });
+                        pairs.collect()
+                    })
+                    .collect();
+                let mut others = ir.mov(Type::B32, 0);
+                for (word, number) in words.iter().flatten().zip(found.iter().flatten()) {
+                    let tag = ir.reg(RegType::B32);
+                    ir.push(Alu::Unpack {
+                        parts: vec![*number, tag],
+                        a: *word,
+                    });
+                    let other = ir.xor(Type::B32, tag, teams.tag);
+                    others = ir.or(Type::B32, others, other);
+                }
+                let is_there = ir.setp(Compare::Eq, Type::U32, others, 0);
+                ir.break_if(is_there);
+            });
+            found
+        });
+        converge(k);
+        let mut all = [(); N].map(|()| Vec::new());
+        for (first, numbers) in (0..blocks).step_by(step as usize).zip(found) {
+            let (_, exists) = of_lane[(first / step) as usize];
+            for ((all, number), none) in all.iter_mut().zip(numbers).zip(none) {
+                let number = k.emit(|ir| ir.mov(Type::F32, number));
+                let number = k.map(Expr::register(number, Ty::F32));
+                if first + step > blocks {
+                    k.mask(&number, none, |_, _| exists);
+                }
+                all.push(Expr::from(&number));
+            }
+        }
+        let own = join(k, all);
+        let all = lanes(k, own);
+        let to = &teams.result + &teams.warp * self.plan.result_bytes();
+        let to = k.address(&to, false);
+        let all = all.each_ref().map(|total| total.regs()[0]);
+        let line = Access::new(Space::Shared, Type::F32);
+        k.where_(is_one, |ir| ir.store_vector(line, to, &all));
+    }
+
+    /// The totals of a row, from what the warps that looked have found.
+    fn found<const N: usize>(
+        &self,
+        k: &mut Builder,
+        join: impl Fn(&mut Builder, [Vec<Expr>; N]) -> [Fragment; N],
+    ) -> [Fragment; N] {
+        let teams = self.teams.as_ref().expect("blocks are in teams");
+        let line = Access::new(Space::Shared, Type::F32);
+        let warps = self.plan.team_warps();
         let mut all = [(); N].map(|()| Vec::new());
         for warp in 0..warps {
             let at = k.address(&(&teams.result + warp * self.plan.result_bytes()), false);
@@ -929,6 +1035,85 @@ impl RowKernel<'_> {
             1 => all.map(|mut one| k.map(one.remove(0))),
             _ => join(k, all),
         }
+    }
+
+    /// Leaves the totals of the block of a row whose results come later. Only the first warp of the group has them.
+    fn leave_totals(&self, k: &mut Builder, own: &Shares) {
+        match own {
+            Shares::Powers(own) => {
+                self.leave(k, own.each_ref(), |k, all| self.powers_of_lanes(k, all));
+            }
+            Shares::Squares(own) => {
+                self.leave(
+                    k,
+                    own.each_ref(),
+                    |k, [all]| [self.lanes_total(k, Add, all)],
+                )
+            }
+            Shares::Moments(own) => {
+                self.leave(k, own.each_ref(), |k, all| self.moments_of_lanes(k, all));
+            }
+        }
+    }
+
+    /// The same for numbers of warps, with a way to make those of a block from them.
+    fn leave<const N: usize>(
+        &self,
+        k: &mut Builder,
+        own: [&Fragment; N],
+        of_block: impl Fn(&mut Builder, [Vec<Expr>; N]) -> [Fragment; N],
+    ) {
+        let (scratch, teams) = (self.once(), self.teams.as_ref());
+        let (scratch, teams) = scratch.zip(teams).expect("warps meet once in a team");
+        let take = self.put_of_warp(k, own, scratch);
+        let is_first = k.equal(&teams.warp, &0.into());
+        k.if_(is_first, |k| {
+            let all = self.taken_of_warps(k, &take);
+            let own = of_block(k, all);
+            let lane = k.lane();
+            let is_one = k.equal(&lane, &0.into());
+            self.leave_words(k, is_one, own.each_ref());
+        });
+    }
+
+    /// The totals of a row whose blocks have left theirs before. The threads of the group meet, behind which the slot of the row receives its
+    /// next one: they have the row in registers.
+    fn totals_of_team(&self, k: &mut Builder) -> RowTotals {
+        match self.plan.operands.function {
+            RowFunction::Softmax | RowFunction::LogSoftmax => {
+                let none = [f64::NEG_INFINITY, 0.0];
+                let [top, sum] = self.seen(k, none, joined_powers, all_lanes_powers);
+                RowTotals::Powers([under(k, &top), sum])
+            }
+            RowFunction::RmsNorm => {
+                let join = |k: &mut Builder, [all]: [Vec<Expr>; 1]| {
+                    let all = all.into_iter().reduce(|a, b| a + b);
+                    [k.map(all.expect("a team has blocks"))]
+                };
+                let lanes = |k: &mut Builder, [all]: [Fragment; 1]| [k.reduce_warp(Add, &all)];
+                let [squares] = self.seen(k, [0.0], join, lanes);
+                RowTotals::Squares(squares)
+            }
+            RowFunction::LayerNorm => {
+                let all = self.seen(k, [0.0; 4], joined_moments, lanes_moments);
+                RowTotals::Moments(self.moments_of_row(k, all))
+            }
+        }
+    }
+
+    /// The same for numbers of blocks, as [`of_team`](RowKernel::of_team) has them.
+    fn seen<const N: usize>(
+        &self,
+        k: &mut Builder,
+        none: [f64; N],
+        join: impl Fn(&mut Builder, [Vec<Expr>; N]) -> [Fragment; N],
+        lanes: impl Fn(&mut Builder, [Fragment; N]) -> [Fragment; N],
+    ) -> [Fragment; N] {
+        let teams = self.teams.as_ref().expect("blocks are in teams");
+        let looks = k.less(&teams.warp, &self.plan.team_warps().into());
+        k.if_(looks, |k| self.look(k, none, &join, lanes));
+        self.meet(k);
+        self.found(k, join)
     }
 
     /// The moments of a warp's numbers, from the sum of each thread's: their differences from the pivot are not in yet.
@@ -992,16 +1177,29 @@ impl RowKernel<'_> {
     fn moments_in_turn(
         &self,
         k: &mut Builder,
-        warp: &WarpMoments,
-        own: [&Fragment; 2],
+        own: [&Fragment; 4],
         scratch: &Index,
     ) -> [Fragment; 3] {
-        let all = self.moments_exchanged(k, warp, own, scratch);
+        let all = self.exchanged(k, own, scratch);
+        let own = self.moments_of_lanes(k, all);
+        let of_blocks = own.each_ref().map(|number| (number, 0.0));
+        let all = self.of_team(k, of_blocks, joined_moments, lanes_moments);
+        self.moments_of_row(k, all)
+    }
+
+    /// The moments of a block or a cluster, from those that the lanes of a warp have of its warps.
+    fn moments_of_lanes(&self, k: &mut Builder, all: [Vec<Expr>; 4]) -> [Fragment; 4] {
         let own = joined_moments(k, all);
         let own = own.map(|number| self.first_lanes(k, number));
-        let own = lanes_moments(k, own);
-        let of_blocks = own.each_ref().map(|number| (number, 0.0));
-        let [sum, rest, squares, count] = self.of_team(k, of_blocks, joined_moments, lanes_moments);
+        lanes_moments(k, own)
+    }
+
+    /// The mean of a row, the sum of the squares of the differences from it, and the mean of the differences, from the moments of the row.
+    fn moments_of_row(
+        &self,
+        k: &mut Builder,
+        [sum, rest, squares, count]: [Fragment; 4],
+    ) -> [Fragment; 3] {
         let mean = self.mean_of(k, &sum);
         let apart = k.map(pivot(&sum, &count) - &mean);
         let rests = k.map(Expr::from(&count).fma(&apart, &rest));
@@ -1063,7 +1261,7 @@ impl RowKernel<'_> {
     }
 
     /// Waits for the threads of a group, in all blocks of the cluster, and for no other group. The threads of this block have taken their
-    /// parts of the row into registers by then, so that the slot receives its next row.
+    /// parts of the row into registers by then, so that the slot receives its next row, if the row is not read again from there.
     fn meet_in_group(&self, k: &mut Builder, row: &GroupRow) {
         let RowwisePlan { threads, .. } = *self.plan;
         let blocks = self.plan.cluster();
@@ -1074,11 +1272,13 @@ impl RowKernel<'_> {
             let is_one = k.less(&self.thread, &blocks.into());
             k.release_at(met, &self.thread, is_one);
         }
-        // A thread of another warp than those that arrive, where there is one.
-        let is_one = k.equal(&self.thread, &(threads - WARP).into());
-        let exists = k.less(&row.next, &row.ring.rows);
-        let fills = k.both(is_one, exists);
-        k.if_(fills, |k| self.fill(k, &row.ring, [&row.next, &row.slot]));
+        if let Some(next) = &row.next {
+            // A thread of another warp than those that arrive, where there is one.
+            let is_one = k.equal(&self.thread, &(threads - WARP).into());
+            let exists = k.less(next, &row.ring.rows);
+            let fills = k.both(is_one, exists);
+            k.if_(fills, |k| self.fill(k, &row.ring, [next, &row.slot]));
+        }
         let Some(met) = met else {
             return;
         };
@@ -1257,12 +1457,37 @@ impl RowKernel<'_> {
     /// Rows that registers hold, an access at a time, so that only the numbers of one access are in `f32` at once. Numbers of 16 bits stay
     /// two in a register: the results take their powers again, under the maximum of the whole row, from the numbers as they were loaded.
     fn of_accesses(&self, k: &mut Builder, part: &Part) {
-        let RowwisePlan {
-            accesses, operands, ..
-        } = *self.plan;
-        let is_packed = operands.ty != Ty::F32;
-        let pieces = (0..accesses).map(|i| part.held.slice((.., .., i)));
-        let pieces: Vec<Fragment> = pieces.collect(); // (CPY, CPY_M)
+        let operands = self.plan.operands;
+        let keeps = operands.ty == Ty::F32 && operands.function == RowFunction::Softmax;
+        let scratch = self.once().expect("the warps meet once");
+        let shares = self.shares(k, part, keeps);
+        let totals = match &shares {
+            Shares::Powers(own) => {
+                RowTotals::Powers(self.powers_of_warps(k, own.each_ref(), scratch))
+            }
+            Shares::Squares([own]) => RowTotals::Squares(self.total_of_warps(k, Add, own, scratch)),
+            Shares::Moments(own) => {
+                RowTotals::Moments(self.moments_in_turn(k, own.each_ref(), scratch))
+            }
+        };
+        let under_own = match &shares {
+            Shares::Powers([own, _]) if keeps => Some(own),
+            _ => None,
+        };
+        self.put_results(k, part, &totals, under_own);
+    }
+
+    /// The elements of a part, an access at a time.
+    fn pieces(&self, part: &Part) -> Vec<Fragment> {
+        let pieces = (0..self.plan.accesses).map(|i| part.held.slice((.., .., i)));
+        pieces.collect() // (CPY, CPY_M)
+    }
+
+    /// What the warp has of the totals of a row that its threads hold; of squares, what the thread has. If it `keeps` powers, they are in
+    /// place of the numbers then.
+    fn shares(&self, k: &mut Builder, part: &Part, keeps: bool) -> Shares {
+        let operands = self.plan.operands;
+        let pieces = self.pieces(part);
         let wide = |piece: &Fragment| Expr::from(piece).to(Ty::F32);
         let sum_of = |k: &mut Builder, of: &dyn Fn(&mut Builder, &Fragment) -> Fragment| {
             let sum = number(k, 0.0);
@@ -1272,11 +1497,8 @@ impl RowKernel<'_> {
             }
             sum
         };
-        let results: Box<dyn Fn(&Fragment) -> Expr> = match operands.function {
+        match operands.function {
             RowFunction::Softmax | RowFunction::LogSoftmax => {
-                let scratch = self.once().expect("the warps meet once");
-                let is_log = operands.function == RowFunction::LogSoftmax;
-                let keeps = !is_packed && !is_log;
                 self.empty(k, part);
                 let top = number(k, f64::NEG_INFINITY);
                 for piece in &pieces {
@@ -1285,7 +1507,7 @@ impl RowKernel<'_> {
                 }
                 let own = k.reduce_warp(Max, &top);
                 let below = under(k, &own);
-                renew(k, self.plan.operands.ty, [&part.held]);
+                renew(k, operands.ty, [&part.held]);
                 let sum = sum_of(k, &|k, piece| {
                     let powers = (wide(piece) - &below).exp();
                     if !keeps {
@@ -1294,30 +1516,18 @@ impl RowKernel<'_> {
                     k.assign(piece, powers);
                     k.reduce_all(Add, piece)
                 });
-                let sum = k.reduce_warp(Add, &sum);
-                let [all, sum] = self.powers_of_warps(k, [&own, &sum], scratch);
-                if is_log {
-                    let log = k.map(Expr::from(&sum).log());
-                    Box::new(move |piece| wide(piece) - &all - &log)
-                } else if keeps {
-                    let factor = k.map((&own - &all).exp() * Expr::from(&sum).recip());
-                    Box::new(move |piece| wide(piece) * &factor)
-                } else {
-                    let inverse = k.map(Expr::from(&sum).recip());
-                    Box::new(move |piece| (wide(piece) - &all).exp() * &inverse)
-                }
+                Shares::Powers([own, k.reduce_warp(Add, &sum)])
             }
             RowFunction::RmsNorm => {
-                let own = sum_of(k, &|k, piece| k.reduce_all(Add, wide(piece) * wide(piece)));
-                let squares = self.total(k, Add, &own, 0);
-                let scale = self.scale(k, &squares);
-                Box::new(move |piece| wide(piece) * &scale)
+                let squares = |k: &mut Builder, piece: &Fragment| {
+                    k.reduce_all(Add, wide(piece) * wide(piece))
+                };
+                Shares::Squares([sum_of(k, &squares)])
             }
             RowFunction::LayerNorm => {
-                let scratch = self.once().expect("the warps meet once");
                 let own = sum_of(k, &|k, piece| k.reduce_all(Add, wide(piece)));
                 let warp = self.pivot_of_warp(k, &own);
-                renew(k, self.plan.operands.ty, [&part.held]);
+                renew(k, operands.ty, [&part.held]);
                 let [rest, own] = [(); 2].map(|()| number(k, 0.0));
                 for (i, piece) in (0..).zip(&pieces) {
                     let apart = k.map(wide(piece) - &warp.pivot);
@@ -1328,14 +1538,49 @@ impl RowKernel<'_> {
                     let more = self.squares(k, &apart);
                     k.assign(&own, &own + &more);
                 }
-                let own = [&rest, &own];
-                let [mean, squares, rest] = self.moments_in_turn(k, &warp, own, scratch);
-                let scale = self.scale(k, &squares);
-                let shift = k.map(&rest * &scale * -1.0);
-                Box::new(move |piece| (wide(piece) - &mean).fma(&scale, &shift))
+                let [rest, squares] = [&rest, &own].map(|own| k.reduce_warp(Add, own));
+                Shares::Moments([warp.sum, rest, squares, warp.count])
+            }
+        }
+    }
+
+    /// Stores the results of a row that the threads hold, an access at a time. Where its powers are held under the maximum of a warp, this
+    /// is given.
+    fn put_results(
+        &self,
+        k: &mut Builder,
+        part: &Part,
+        totals: &RowTotals,
+        under_own: Option<&Fragment>,
+    ) {
+        let operands = self.plan.operands;
+        let wide = |piece: &Fragment| Expr::from(piece).to(Ty::F32);
+        let results: Box<dyn Fn(&Fragment) -> Expr> = match totals {
+            RowTotals::Powers([all, sum]) if operands.function == RowFunction::LogSoftmax => {
+                let log = k.map(Expr::from(sum).log());
+                Box::new(move |piece| wide(piece) - all - &log)
+            }
+            RowTotals::Powers([all, sum]) => match under_own {
+                Some(own) => {
+                    let factor = k.map((own - all).exp() * Expr::from(sum).recip());
+                    Box::new(move |piece| wide(piece) * &factor)
+                }
+                None => {
+                    let inverse = k.map(Expr::from(sum).recip());
+                    Box::new(move |piece| (wide(piece) - all).exp() * &inverse)
+                }
+            },
+            RowTotals::Squares(squares) => {
+                let scale = self.scale(k, squares);
+                Box::new(move |piece| wide(piece) * &scale)
+            }
+            RowTotals::Moments([mean, squares, rest]) => {
+                let scale = self.scale(k, squares);
+                let shift = k.map(rest * &scale * -1.0);
+                Box::new(move |piece| (wide(piece) - mean).fma(&scale, &shift))
             }
         };
-        renew(k, self.plan.operands.ty, [&part.held]);
+        renew(k, operands.ty, [&part.held]);
         let zero = Index::constant(0);
         let to = self.tensor(RowTensor::Y).expect("there is an output");
         let to = self.part(to, &zero);
@@ -1347,7 +1592,7 @@ impl RowKernel<'_> {
             }
             Some((self.part(self.tensor(which)?, &zero), false))
         });
-        for (i, piece) in (0..).zip(&pieces) {
+        for (i, piece) in (0..).zip(self.pieces(part)) {
             let [weight, bias] = of_columns.each_ref().map(|of| {
                 let (of, is_kept) = of.as_ref()?;
                 let of = of.at(2, i);
@@ -1359,9 +1604,9 @@ impl RowKernel<'_> {
                 }
                 Some(wide(&held))
             });
-            let y = changed(results(piece), [weight, bias]);
-            k.assign(piece, y.to(operands.ty));
-            k.copy_in_bounds(&self.copy, piece, &to.at(2, i));
+            let y = changed(results(&piece), [weight, bias]);
+            k.assign(&piece, y.to(operands.ty));
+            k.copy_in_bounds(&self.copy, &piece, &to.at(2, i));
         }
     }
 
@@ -1710,25 +1955,57 @@ impl RowKernel<'_> {
         }
         let is_layer_norm = self.plan.operands.function == RowFunction::LayerNorm;
         let of_warp = is_layer_norm.then(|| self.columns_of_warp(k));
-        let slot = k.var(group, 0..slots);
-        let [phase, turn] = [k.var(0, 0..2), k.var(0, 0..4)];
         let begin = cluster + &step * group;
-        k.for_(&begin, &rows, &step * groups, |k, row| {
+        let shared = InTurn {
+            ring,
+            of_warp,
+            group,
+            step,
+            begin,
+            clusters,
+        };
+        if self.plan.lag() > 0 {
+            self.lagging_rows(k, &shared, slots);
+        } else {
+            self.rows_in_turn(k, &shared, met.as_ref(), slots);
+        }
+        if let Some(end) = end {
+            // All groups have met for their last rows.
+            k.sync();
+            self.begin_tags_again(k, &end);
+        }
+    }
+
+    /// The rows of a group, each of which it holds in registers until all blocks have met.
+    fn rows_in_turn(&self, k: &mut Builder, all: &InTurn<'_>, met: Option<&Barriers>, slots: i64) {
+        let groups = self.plan.storage.groups();
+        let InTurn {
+            ring,
+            of_warp,
+            group,
+            step,
+            begin,
+            ..
+        } = all;
+        let [cluster, rank] = &self.at;
+        let zero = Index::constant(0);
+        let slot = k.var(*group, 0..slots);
+        let [phase, turn] = [k.var(0, 0..2), k.var(0, 0..4)];
+        k.for_(begin, &ring.rows, step * groups, |k, row| {
             let [at, parity, passed] = [&slot, &phase, &turn].map(|var| k.get(var));
-            if let Some(Teams { tag, .. }) = self.teams {
-                k.emit(|ir| ir.binary_to(Add, Type::U32, tag, tag, 1));
-            }
+            self.next_tag(k);
             let own = RowKernel {
                 at: [row.clone(), rank.clone()],
                 turn: &passed % 2,
                 of_group: Some(GroupRow {
                     ring: ring.clone(),
-                    group: group.clone(),
-                    met: met.clone(),
+                    group: (*group).clone(),
+                    met: met.cloned(),
                     parity: &passed / 2,
                     slot: at.clone(),
-                    next: row + &step * slots,
-                    of_teams: cluster * groups + group,
+                    next: Some(row + step * slots),
+                    of_teams: cluster * groups + *group,
+                    words: &passed % 2,
                 }),
                 of_warp: of_warp.clone(),
                 ..self.clone()
@@ -1742,10 +2019,103 @@ impl RowKernel<'_> {
             k.set(&slot, after % slots);
             k.set(&turn, (passed + 1) % 4);
         });
-        if let Some(end) = end {
-            // All groups have met for their last rows.
-            k.sync();
-            self.begin_tags_again(k, &end);
+    }
+
+    /// The rows of a group that stay in their slots until later: in each turn, the group leaves the totals of its block for a row, and reads
+    /// again the row of some turns before, whose totals the other blocks have left by then, for its results. Two named barriers divide a
+    /// turn: behind the first one, the first warp has the numbers of all warps, and behind the second one all threads have the earlier row in
+    /// registers and find its totals in shared memory. Where the first half of a turn has no row left, the threads meet without it, so
+    /// that none of them leaves the totals of the next row while another one still reads those of this one.
+    fn lagging_rows(&self, k: &mut Builder, all: &InTurn<'_>, slots: i64) {
+        let (groups, lag) = (self.plan.storage.groups(), self.plan.lag());
+        let turns = self.plan.team_turns();
+        let InTurn {
+            ring,
+            of_warp,
+            group,
+            step,
+            begin,
+            ..
+        } = all;
+        let [cluster, rank] = &self.at;
+        let zero = Index::constant(0);
+        let [slot, later_slot] = [(); 2].map(|()| k.var(*group, 0..slots));
+        let phase = k.var(0, 0..2);
+        let [turn, later_turn] = [(); 2].map(|()| k.var(0, 0..turns));
+        let behind = step * (groups * lag);
+        let behind = k.within(behind, 1..all.clusters * groups * lag + 1);
+        k.for_(begin, &ring.rows + &behind, step * groups, |k, row| {
+            let [at, parity, words] = [&slot, &phase, &turn].map(|var| k.get(var));
+            self.next_tag(k);
+            let own = RowKernel {
+                at: [row.clone(), rank.clone()],
+                turn: &words % 2,
+                of_group: Some(GroupRow {
+                    ring: ring.clone(),
+                    group: (*group).clone(),
+                    met: None,
+                    parity: zero.clone(),
+                    slot: at.clone(),
+                    next: None,
+                    of_teams: cluster * groups + *group,
+                    words: words.clone(),
+                }),
+                of_warp: of_warp.clone(),
+                ..self.clone()
+            };
+            let exists = k.less(row, &ring.rows);
+            k.if_else(
+                exists,
+                |k| {
+                    k.wait(&ring.full.at(&at), &parity);
+                    converge(k);
+                    let part = own.slot_rows(k, &zero, &at, true);
+                    let shares = own.shares(k, &part, false);
+                    let shares = match shares {
+                        Shares::Squares([own]) => Shares::Squares([k.reduce_warp(Add, &own)]),
+                        of_warp => of_warp,
+                    };
+                    own.leave_totals(k, &shares);
+                },
+                |k| own.meet(k),
+            );
+            let after = at + groups;
+            k.set(&phase, (parity + &after / slots) % 2);
+            k.set(&slot, after % slots);
+            k.set(&turn, (words + 1) % turns);
+            let is_first = k.less(row, &(begin + &behind));
+            k.if_(Builder::not(is_first), |k| {
+                let [at, words] = [&later_slot, &later_turn].map(|var| k.get(var));
+                let row = k.within(row - &behind, 0..MOST_TEAM_ROWS);
+                let of_group = own.of_group.as_ref().map(|later| GroupRow {
+                    slot: at.clone(),
+                    next: Some(&row + step * slots),
+                    words: words.clone(),
+                    ..later.clone()
+                });
+                let teams = self.teams.as_ref().map(|teams| Teams {
+                    tag: k.emit(|ir| ir.sub(Type::U32, teams.tag, lag)),
+                    ..teams.clone()
+                });
+                let later = RowKernel {
+                    at: [row, rank.clone()],
+                    of_group,
+                    teams,
+                    ..own.clone()
+                };
+                let part = later.slot_rows(k, &zero, &at, false);
+                let totals = later.totals_of_team(k);
+                later.put_results(k, &part, &totals, None);
+                k.set(&later_slot, (at + groups) % slots);
+                k.set(&later_turn, (words + 1) % turns);
+            });
+        });
+    }
+
+    /// Makes the tag of a thread that of its next row.
+    fn next_tag(&self, k: &mut Builder) {
+        if let Some(Teams { tag, .. }) = self.teams {
+            k.emit(|ir| ir.binary_to(Add, Type::U32, tag, tag, 1));
         }
     }
 

@@ -14,7 +14,7 @@ use crate::error::{Error, RowwiseError};
 use crate::gemm::sm90::clusters_at_once;
 use crate::memory_bound::plan::{
     MOST_GRID, MOST_THREADS, PlanCheck, WARP, WIDEST, check_operands, check_width, counted, div_up,
-    has_clusters, power_up, product, steps,
+    has_clusters, power_up, product, refused_operands, steps,
 };
 
 /// How a kernel divides rows among its threads.
@@ -144,6 +144,11 @@ pub enum RowStorage {
         slots: i64,
         /// The most teams of the launch.
         teams: i64,
+        /// The number of rows that a group begins between the totals and the results of a row. If it is 0, the group waits for the other
+        /// blocks of its team, and the row stays in registers. Otherwise the row stays in its slot, and the group begins as many further rows
+        /// before it reads the row again from the slot and stores its results: by then, the other blocks have left their totals. A group has
+        /// at least one slot more.
+        lag: i64,
     },
     /// Registers and shared memory hold a whole row together: the threads have some of its chunks in registers, and shared memory keeps
     /// the others. So several blocks of a multiprocessor have a row each, and one of them stores while another one computes. Each thread
@@ -491,6 +496,10 @@ const MOST_AHEAD_ALONE: i64 = 1;
 
 /// The bytes of shared memory that totals take, and alignments.
 const RESERVED: i64 = 8192;
+
+/// The same of rows that stay in shared memory until their team has met. The warps of a block leave four numbers, twice, the warps that look
+/// at the words four numbers each, and a slot has a barrier: 2048 bytes for 32 warps and 64 slots, and what aligns them.
+const LAGGING_RESERVED: i64 = 2560;
 
 /// The bytes of the narrowest copy to shared memory.
 const NARROWEST: i64 = 4;
@@ -882,11 +891,58 @@ impl RowwisePlan {
                 groups,
                 slots: slots.clamp(1, SLOTS).saturating_mul(groups),
                 teams: (multiprocessors / blocks.max(1)).max(1),
+                lag: 0,
             },
             ..plan
         };
         plan.check(arch)?;
         plan.check_problem(problem)?;
+        Ok(plan)
+    }
+
+    /// Returns this plan in teams with rows that stay in shared memory: a group begins `lag` further rows between the totals and the results
+    /// of a row ([`RowStorage::Teams`]). The ring has as many slots as shared memory holds.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::rowwise::{RowFunction, RowwisePlan, RowwiseProblem};
+    ///
+    /// let problem = RowwiseProblem::new(RowFunction::LayerNorm, Ty::F32, [64, 1 << 20]);
+    /// let plan = RowwisePlan::in_teams(&problem, Arch::Sm90a, [132, 132], [512, 1])?;
+    /// assert_eq!(
+    ///     plan.lagging(Arch::Sm90a, 2)?.to_string(),
+    ///     "layer norm f32, vectors of 4, 512 threads for a row, 1 row in a block, 4 accesses, teams of 132 blocks, \
+    ///      rows in shared memory, 1 group in turn, 6 slots, 1 team, 2 rows behind, warps meet once"
+    /// );
+    /// // A group that is six rows behind needs seven slots.
+    /// assert_eq!(
+    ///     plan.lagging(Arch::Sm90a, 6).unwrap_err().to_string(),
+    ///     "the plan's number of slots of a group is 6: the layer norm kernel takes 7 to 64"
+    /// );
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the plan has no teams, and the errors of [`check`](RowwisePlan::check).
+    pub fn lagging(&self, arch: Arch, lag: i64) -> Result<RowwisePlan, Error> {
+        let RowStorage::Teams { groups, teams, .. } = self.storage else {
+            let must = "results lag behind totals only where blocks are in teams";
+            return Err(refused_operands(&self.operands, must));
+        };
+        let slot = product([self.rows, self.chunk(), self.size(), self.inputs()]);
+        let shared = i64::from(Limits::of(arch).shared) - self.weight_bytes() - LAGGING_RESERVED;
+        let slots = shared / product([slot, groups]).max(1);
+        let plan = RowwisePlan {
+            storage: RowStorage::Teams {
+                groups,
+                slots: product([slots.clamp(1, MOST_SLOTS / groups.max(1)), groups]),
+                teams,
+                lag,
+            },
+            ..*self
+        };
+        plan.check(arch)?;
         Ok(plan)
     }
 
@@ -929,10 +985,13 @@ impl RowwisePlan {
                 slots: product([groups, ahead]),
                 clusters,
             }),
-            RowStorage::Teams { groups, teams, .. } => Some(RowStorage::Teams {
+            RowStorage::Teams {
+                groups, teams, lag, ..
+            } => Some(RowStorage::Teams {
                 groups,
                 slots: product([groups, ahead]),
                 teams,
+                lag,
             }),
             _ => None,
         };
@@ -1009,8 +1068,8 @@ impl RowwisePlan {
     }
 
     /// Returns the bytes of memory for what the blocks of teams tell each other: 128 bytes for what a launch tells the next one, and for
-    /// each team and group two pairs of words of 8 bytes of each block, which rows take in turn. Such a word is a total and the tag of its
-    /// row. 0 if there are no teams.
+    /// each team and group two pairs of words of 8 bytes of each block, which rows take in turn, or four and more pairs where a group is
+    /// rows behind. Such a word is a total and the tag of its row. 0 if there are no teams.
     ///
     /// ```
     /// use colex_atom::{Arch, Ty};
@@ -1030,7 +1089,8 @@ impl RowwisePlan {
     pub(crate) fn team_words(&self) -> i64 {
         match self.storage {
             RowStorage::Teams { groups, teams, .. } => {
-                let of_blocks = product([teams, groups, 2, self.blocks, self.totals_words()]);
+                let turns = self.team_turns();
+                let of_blocks = product([teams, groups, turns, self.blocks, self.totals_words()]);
                 of_blocks.saturating_add(TEAM_HEADER)
             }
             RowStorage::Registers
@@ -1042,6 +1102,29 @@ impl RowwisePlan {
             | RowStorage::Turned { .. }
             | RowStorage::Passes { .. } => 0,
         }
+    }
+
+    /// Returns how many rows a group begins between the totals and the results of a row.
+    pub(crate) fn lag(&self) -> i64 {
+        match self.storage {
+            RowStorage::Teams { lag, .. } => lag,
+            RowStorage::Registers
+            | RowStorage::Ahead { .. }
+            | RowStorage::Alternating { .. }
+            | RowStorage::Divided { .. }
+            | RowStorage::Staged { .. }
+            | RowStorage::Shifted { .. }
+            | RowStorage::Turned { .. }
+            | RowStorage::Passes { .. } => 0,
+        }
+    }
+
+    /// Returns how many rows of a group have words of their own in a team, before words are written again.
+    ///
+    /// A block writes the words of row `j` when it has seen the words of row `j - 1 - lag` of all blocks of the team. Each of these had by
+    /// then seen the words of row `j - 2 - 2 lag`, so those may be written again.
+    pub(crate) fn team_turns(&self) -> i64 {
+        self.lag().saturating_add(1).saturating_mul(2)
     }
 
     /// Returns the totals of a row that a block leaves for its team: room for two, or the four of a layer norm.
@@ -1936,6 +2019,14 @@ impl RowwisePlan {
         Some((all.saturating_add(wide).saturating_add(others), clusters))
     }
 
+    /// The bytes of shared memory that are left for totals and barriers.
+    fn reserved(&self) -> i64 {
+        match self.lag() {
+            0 => RESERVED,
+            _ => LAGGING_RESERVED,
+        }
+    }
+
     /// The bytes of shared memory for the rows that a block keeps or that are on their way to it.
     fn slot_bytes(&self) -> i64 {
         let slot = product([self.rows, self.chunk(), self.size(), self.inputs()]);
@@ -2110,10 +2201,19 @@ impl RowwisePlan {
                     "Rows stay in registers; {groups} of threads take them in turn from {slots} of shared memory"
                 )
             }
-            RowStorage::Teams { groups, slots, .. } => {
+            RowStorage::Teams {
+                groups, slots, lag, ..
+            } => {
                 let [groups, slots] = [(groups, "group"), (slots, "slot")].map(counted);
+                let stay = match lag {
+                    0 => "registers".to_string(),
+                    _ => format!(
+                        "shared memory, and a group stores a row when it has begun the next {}",
+                        counted((lag, "row"))
+                    ),
+                };
                 format!(
-                    "All blocks run at once, and those of a team meet through global memory. Rows stay in registers; {groups} of threads \
+                    "All blocks run at once, and those of a team meet through global memory. Rows stay in {stay}; {groups} of threads \
                      of each block take them in turn from {slots} of shared memory"
                 )
             }
@@ -2351,7 +2451,7 @@ impl RowwisePlan {
         let bytes = self.slot_bytes().saturating_add(self.weight_bytes());
         check.limit(
             "bytes of shared memory for rows and weights",
-            bytes.saturating_add(RESERVED),
+            bytes.saturating_add(self.reserved()),
             Limits::of(arch).shared.into(),
         )
     }
@@ -2385,9 +2485,14 @@ impl RowwisePlan {
                 groups,
                 slots,
                 teams,
+                lag,
             } => {
                 check.number("number of teams", teams, [1, MOST_CLUSTERS, 1])?;
                 self.check_alternating(check, arch, [groups, slots])?;
+                check.number("number of rows behind", lag, [0, MOST_SLOTS, 1])?;
+                let least = lag.saturating_add(1);
+                let what = "number of slots of a group";
+                check.number(what, slots / groups, [least, MOST_SLOTS, 1])?;
             }
             RowStorage::Divided {
                 held,
@@ -2419,7 +2524,7 @@ impl RowwisePlan {
         if arch < Arch::Sm80 || self.vector * self.size() < NARROWEST {
             return Err(RowwiseError::Asynchronous { arch }.into());
         }
-        let bytes = self.slot_bytes().saturating_add(RESERVED);
+        let bytes = self.slot_bytes().saturating_add(self.reserved());
         let limits = Limits::of(arch);
         check.limit(
             "bytes of shared memory for rows",
@@ -2759,10 +2864,20 @@ impl fmt::Display for RowwisePlan {
                 groups,
                 slots,
                 teams,
+                lag,
             } => {
                 let [groups, slots] = [(groups, "group"), (slots, "slot")].map(counted);
                 let teams = counted((teams, "team"));
-                write!(f, ", rows in registers, {groups} in turn, {slots}, {teams}")
+                match lag {
+                    0 => write!(f, ", rows in registers, {groups} in turn, {slots}, {teams}"),
+                    _ => {
+                        let behind = counted((lag, "row"));
+                        write!(
+                            f,
+                            ", rows in shared memory, {groups} in turn, {slots}, {teams}, {behind} behind"
+                        )
+                    }
+                }
             }
             RowStorage::Divided {
                 held,

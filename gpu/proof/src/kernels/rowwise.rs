@@ -319,6 +319,7 @@ fn drawn(r: &mut Random, problem: &RowwiseProblem, device: &Device) -> Option<Ro
         return turned(r, problem, device, plan);
     }
     if r.one_in(6) {
+        let lag = r.one(&[0, 0, 1, 2]);
         let plan = RowwisePlan {
             meets_once: true,
             vector: 128 / i64::from(plan.operands.ty.bits()),
@@ -328,8 +329,9 @@ fn drawn(r: &mut Random, problem: &RowwiseProblem, device: &Device) -> Option<Ro
             blocks: r.one(&[2, 3, 4, 7, 16, 33]),
             storage: RowStorage::Teams {
                 groups,
-                slots: groups * (1 + r.below(2_i64)),
+                slots: groups * (lag + 1 + r.below(2_i64)),
                 teams: 1 + r.below(3_i64),
+                lag,
             },
             ..plan
         };

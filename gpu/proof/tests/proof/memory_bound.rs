@@ -236,6 +236,7 @@ fn drawn_rows<T: GemmElement>(device: &Device, r: &mut Random, tally: &mut Tally
                 groups: number(r, &[1, 1, 2]),
                 slots: number(r, &[1, 2, 4]),
                 teams: number(r, &[1, 2, 14]),
+                lag: number(r, &[0, 0, 1]),
             },
             0 => RowStorage::Registers,
             4 => RowStorage::Alternating {

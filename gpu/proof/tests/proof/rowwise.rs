@@ -302,11 +302,19 @@ const IN_TEAMS: RowStorage = RowStorage::Teams {
     groups: 1,
     slots: 1,
     teams: 2,
+    lag: 0,
 };
 const IN_TEAMS_OF_TWO_GROUPS: RowStorage = RowStorage::Teams {
     groups: 2,
     slots: 4,
     teams: 1,
+    lag: 0,
+};
+const IN_TEAMS_BEHIND: RowStorage = RowStorage::Teams {
+    groups: 2,
+    slots: 4,
+    teams: 1,
+    lag: 1,
 };
 
 /// Rows that groups of threads take in turn: of each number of rows from one to several turns of the ring, of lengths that end inside of
@@ -1082,13 +1090,20 @@ fn law_rows_of_teams_are_those_of_the_reference() {
     let mut cases = 0;
     // Threads and accesses; blocks of a team; groups, slots and teams.
     for (i, (of_thread, blocks, turns)) in [
-        ((32, 2), 2, [1, 1, 1]),
-        ((32, 1), 3, [1, 2, 2]),
-        ((64, 1), 5, [2, 2, 1]),
-        ((64, 2), 3, [1, 1, 3]),
-        ((32, 1), 2, [3, 3, 2]),
-        ((32, 1), 34, [1, 1, 1]),
-        ((256, 1), 2, [1, 1, 2]),
+        ((32, 2), 2, [1, 1, 1, 0]),
+        ((32, 1), 3, [1, 2, 2, 0]),
+        ((64, 1), 5, [2, 2, 1, 0]),
+        ((64, 2), 3, [1, 1, 3, 0]),
+        ((32, 1), 2, [3, 3, 2, 0]),
+        ((32, 1), 34, [1, 1, 1, 0]),
+        ((256, 1), 2, [1, 1, 2, 0]),
+        // Results that are one and more rows behind, with slots for these alone and for more.
+        ((32, 2), 2, [1, 2, 1, 1]),
+        ((64, 1), 3, [1, 4, 2, 2]),
+        ((64, 1), 5, [2, 4, 1, 1]),
+        ((32, 1), 3, [2, 8, 2, 2]),
+        ((32, 1), 34, [1, 2, 1, 1]),
+        ((256, 1), 2, [1, 5, 2, 3]),
     ]
     .into_iter()
     .enumerate()
@@ -1104,6 +1119,7 @@ fn law_rows_of_teams_are_those_of_the_reference() {
                 groups: turns[0],
                 slots: turns[1],
                 teams: turns[2],
+                lag: turns[3],
             },
             meets_once: true,
             keeps_weights: false,
@@ -1179,6 +1195,7 @@ fn of_teams(r: &mut Random) -> (RowwisePlan, RowFunction, [usize; 2]) {
     ]);
     let (threads, blocks) = (r.one(&[32, 64]), r.one(&[2, 3, 5]));
     let [groups, teams] = [1 + r.below(3_i64), 1 + r.below(3_i64)];
+    let lag = r.one(&[0, 1, 2]);
     let columns = 4 * threads * blocks - 4 * r.below(3_i64);
     let rows = 1 + r.below(3 * groups * teams + 1);
     let problem = RowwiseProblem::new(function, Ty::F32, [rows, columns]);
@@ -1191,8 +1208,9 @@ fn of_teams(r: &mut Random) -> (RowwisePlan, RowFunction, [usize; 2]) {
         blocks,
         storage: RowStorage::Teams {
             groups,
-            slots: groups,
+            slots: groups * (lag + 1 + r.below(2_i64)),
             teams,
+            lag,
         },
         meets_once: true,
         keeps_weights: false,
@@ -1208,7 +1226,7 @@ fn law_teams_meet_by_words_of_their_row() -> Result<(), Box<dyn std::error::Erro
     let mut cases = 0;
     for seed in 0..8 {
         let device = simulator(Arch::Sm90a, seed);
-        let words = device.zeros::<u32>(HEADER + 8 * 2 * 5 * 9)?;
+        let words = device.zeros::<u32>(HEADER + 8 * 6 * 5 * 9)?;
         let mut r = Random::new(70 + seed);
         let mut last_tag = 0;
         for _ in 0..5 {
@@ -1247,6 +1265,50 @@ fn law_teams_meet_by_words_of_their_row() -> Result<(), Box<dyn std::error::Erro
         }
     }
     println!("law rowwise.teams_words: {cases} cases");
+    Ok(())
+}
+
+/// Results that are rows behind have the bits of a plan whose rows stay in registers: the totals are added in the same order. A softmax of
+/// `f32` is no case, whose powers in registers are those under the maximum of a warp.
+#[test]
+fn law_rows_behind_have_the_bits_of_rows_in_registers() -> Result<(), Box<dyn std::error::Error>> {
+    let mut cases = 0;
+    for seed in 0..6 {
+        let device = simulator(Arch::Sm90a, seed);
+        let mut r = Random::new(110 + seed);
+        for _ in 0..8 {
+            let (plan, function, [rows, columns]) = of_teams(&mut r);
+            let RowStorage::Teams { groups, teams, .. } = plan.storage else {
+                continue;
+            };
+            if function == RowFunction::Softmax {
+                continue;
+            }
+            let with = |lag, slots| RowwisePlan {
+                storage: RowStorage::Teams {
+                    groups,
+                    slots: groups * slots,
+                    teams,
+                    lag,
+                },
+                ..plan
+            };
+            let x: Vec<f32> = (0..rows * columns)
+                .map(|_| r.below(4001_i32) as f32 / 500.0 - 4.0)
+                .collect();
+            let bits = |plan: RowwisePlan| {
+                let words = device.zeros::<u32>(plan.workspace() as usize / 4)?;
+                in_words(&device, (&plan, function), (&x, columns), &words)
+            };
+            let held = bits(with(0, 1))?;
+            for (lag, slots) in [(1, 2), (1, 3), (2, 3), (3, 6)] {
+                let behind = with(lag, slots);
+                assert!(bits(behind)? == held, "{behind}, {rows} rows, seed {seed}");
+                cases += 1;
+            }
+        }
+    }
+    println!("law rowwise.rows_behind: {cases} cases");
     Ok(())
 }
 
@@ -1294,7 +1356,7 @@ fn law_tags_of_teams_begin_again() -> Result<(), Box<dyn std::error::Error>> {
         let device = simulator(Arch::Sm90a, seed);
         let mut r = Random::new(90 + seed);
         for below in 0..4 {
-            let words = device.zeros::<u32>(HEADER + 8 * 2 * 5 * 9)?;
+            let words = device.zeros::<u32>(HEADER + 8 * 6 * 5 * 9)?;
             let mut last_tag = LAST - below;
             words.slice(..1)?.write(&[last_tag])?;
             for _ in 0..4 {
@@ -1754,6 +1816,8 @@ fn law_weights_kept_in_shared_memory_change_no_bit() {
         ((64, 1), 2, IN_TURN),
         ((32, 2), 2, IN_TEAMS),
         ((32, 1), 3, IN_TEAMS_OF_TWO_GROUPS),
+        ((32, 1), 3, IN_TEAMS_BEHIND),
+        ((64, 2), 2, IN_TEAMS_BEHIND),
     ]
     .into_iter()
     .enumerate()
@@ -2203,6 +2267,7 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
             groups,
             slots: groups,
             teams,
+            lag: 0,
         };
         // Four groups of threads, or as many as leave two teams to the device.
         assert_eq!(of_turns(function, 131_076), (256, 17, of_teams(4, 7)));
@@ -2834,19 +2899,25 @@ fn refused_functions_of_rows_say_what_would_be_right() {
         found.push(planned(&|plan| divided(plan, [9, 1, 1])));
         found.push(planned(&|plan| divided(plan, [1, 1, 0])));
         found.push(planned(&|plan| divided(plan, [1, 2, 1])));
-        let teams = |plan: &mut RowwisePlan, blocks, [groups, slots, teams]: [i64; 3]| {
+        let behind = |plan: &mut RowwisePlan, blocks, [groups, slots, teams, lag]: [i64; 4]| {
             let storage = RowStorage::Teams {
                 groups,
                 slots,
                 teams,
+                lag,
             };
             (plan.threads, plan.rows, plan.accesses, plan.blocks) = (32, 1, 1, blocks);
             (plan.storage, plan.meets_once) = (storage, true);
+        };
+        let teams = |plan: &mut RowwisePlan, blocks, [groups, slots, teams]: [i64; 3]| {
+            behind(plan, blocks, [groups, slots, teams, 0]);
         };
         found.push(planned(&|plan| teams(plan, 1, [1, 1, 1])));
         found.push(planned(&|plan| teams(plan, 257, [1, 1, 1])));
         found.push(planned(&|plan| teams(plan, 3, [1, 1, 0])));
         found.push(planned(&|plan| teams(plan, 3, [2, 3, 1])));
+        found.push(planned(&|plan| behind(plan, 3, [1, 2, 1, 2])));
+        found.push(planned(&|plan| behind(plan, 3, [2, 4, 1, -1])));
         found.push(planned(&|plan| {
             teams(plan, 132, [1, 1, 2]);
             plan.threads = 1024;
@@ -2971,6 +3042,8 @@ fn refused_functions_of_rows_say_what_would_be_right() {
             "the plan's number of blocks of a team is 257: the softmax kernel takes 2 to 256",
             "the plan's number of teams is 0: the softmax kernel takes 1 to 4096",
             "the plan's number of slots of rows is 3: the softmax kernel takes 2 to 64, in multiples of 2",
+            "the plan's number of slots of a group is 2: the softmax kernel takes 3 to 64",
+            "the plan's number of rows behind is -1: the softmax kernel takes 0 to 64",
             "the plan asks for 264 blocks of teams, which all run at once: the softmax kernel takes at most 132, 132 fewer",
             "the plan's number of rows of a block of shifted rows is 2: the softmax kernel takes 1 only",
             "the plan's number of blocks of a shifted row is 2: the softmax kernel takes 1 only",
@@ -3080,6 +3153,7 @@ fn law_a_plan_of_rows_that_the_check_accepts_is_built() {
                     groups: number(&[1, 2, 3]),
                     slots: number(&[1, 2, 6]),
                     teams: number(&[1, 4, 16]),
+                    lag: number(&[0, 0, 1, 2]),
                 },
                 3 => RowStorage::Shifted {
                     rows: number(&[0, 0, 1]),
@@ -3111,7 +3185,7 @@ fn law_a_plan_of_rows_that_the_check_accepts_is_built() {
         }
         // Few other plans may keep weights.
         plan.keeps_weights = match plan.storage {
-            RowStorage::Ahead { .. } => number(&[0, 1]) == 1,
+            RowStorage::Ahead { .. } | RowStorage::Teams { .. } => number(&[0, 1]) == 1,
             _ => number(&[0, 0, 0, 0, 0, 0, 0, 1]) == 1,
         };
         if plan.keeps_weights && function.is_norm() {

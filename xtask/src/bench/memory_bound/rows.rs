@@ -987,43 +987,61 @@ fn divided(problem: &RowwiseProblem, arch: Arch) -> Vec<(String, RowwisePlan)> {
     plans
 }
 
-/// Plans of the longest rows whose blocks are in teams: by teams of 16 to 132 blocks, and by one, two or four groups of threads in each
-/// block, with a slot for each group and with two.
+/// Plans of long rows whose blocks are in teams: by teams of a part of all multiprocessors, by one, two or four groups of threads in each
+/// block, with a slot for each group and with two, and with results that are one to three rows behind.
 fn in_teams(problem: &RowwiseProblem, device: &Device) -> Vec<(String, RowwisePlan)> {
-    if problem.columns() * i64::from(problem.operands().ty.bits()) <= 1 << 21 {
+    let row = problem.columns() * i64::from(problem.operands().ty.bits()) / 8;
+    if row < 1 << 17 {
         return Vec::new();
     }
-    let multiprocessors = i64::from(device.limits().multiprocessors);
+    let (multiprocessors, arch) = (i64::from(device.limits().multiprocessors), device.arch());
     let mut plans = Vec::new();
-    for blocks in [16, 22, 32, 33, 44, 64, 66, 132] {
-        for [threads, groups] in [[1024, 1], [512, 1], [512, 2], [256, 4]] {
+    for blocks in [4, 6, 8, 11, 12, 16, 22, 32, 33, 44, 64, 66, 132] {
+        // Teams that leave a tenth of the multiprocessors idle are slower.
+        if 10 * (multiprocessors / blocks * blocks) < 9 * multiprocessors {
+            continue;
+        }
+        for [threads, groups] in [[1024, 1], [512, 1], [512, 2], [256, 2], [256, 4]] {
             let of = [blocks, multiprocessors];
-            let plan = RowwisePlan::in_teams(problem, device.arch(), of, [threads, groups]);
+            let plan = RowwisePlan::in_teams(problem, arch, of, [threads, groups]);
             let Ok(plan) = plan else { continue };
             let RowStorage::Teams {
-                groups,
                 slots: most,
                 teams,
+                lag,
+                ..
             } = plan.storage
             else {
                 continue;
             };
+            let of = format!("teams of {blocks} blocks, {groups} x {threads} threads");
             for slots in [groups, 2 * groups] {
-                if slots <= most {
+                if row > 1 << 18 && slots <= most {
                     let storage = RowStorage::Teams {
                         groups,
                         slots,
                         teams,
+                        lag,
                     };
-                    let what = format!(
-                        "teams of {blocks} blocks, {groups} x {threads} threads, {slots} slots"
-                    );
                     let plan = RowwisePlan { storage, ..plan };
-                    if let Ok(kept) = plan.keeping_weights(device.arch(), slots / groups) {
+                    let what = format!("{of}, {slots} slots");
+                    if let Ok(kept) = plan.keeping_weights(arch, slots / groups) {
                         plans.push((format!("{what}, weights kept"), kept));
                     }
                     plans.push((what, plan));
                 }
+            }
+            let kept = plan.keeping_weights(arch, 1);
+            for behind in [1, 2, 3] {
+                let kept = kept.as_ref().map(|kept| kept.lagging(arch, behind));
+                let (what, later) = match kept {
+                    Ok(Ok(kept)) => ("weights kept", kept),
+                    _ => match plan.lagging(arch, behind) {
+                        Ok(later) => ("weights not kept", later),
+                        Err(_) => continue,
+                    },
+                };
+                plans.push((format!("{of}, {behind} behind, {what}"), later));
             }
         }
     }
