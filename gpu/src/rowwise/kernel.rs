@@ -64,9 +64,19 @@ pub(super) struct RowKernel<'a> {
     teams: Option<Teams>,
     /// What registers hold of a row, where shared memory keeps the others.
     divided: Option<DividedRow>,
-    /// The columns of a row that the thread's warp has, where each row has as many and warps meet once: of shifted rows, and of a layer norm
-    /// whose groups take rows in turn.
+    /// The columns of a row that the thread's warp has, where each row has as many and warps meet once: of shifted rows.
     pub(super) of_warp: Option<Fragment>,
+    /// The same of a layer norm whose groups take rows in turn.
+    of_warp_in_turn: Option<InTurnColumns>,
+}
+
+/// The columns of a warp in each row of a group that takes rows in turn.
+#[derive(Clone)]
+struct InTurnColumns {
+    /// How many there are.
+    count: Fragment,
+    /// The reciprocal of the number of those of the first access.
+    of_first: Fragment,
 }
 
 /// What registers hold of a row, where shared memory keeps the other chunks.
@@ -150,7 +160,7 @@ struct SlotRing {
 /// What the rows have in common that a group takes in turn with other groups.
 struct InTurn<'a> {
     ring: SlotRing,
-    of_warp: Option<Fragment>,
+    of_warp: Option<InTurnColumns>,
     /// The number of the group.
     group: &'a Index,
     /// The rows of all clusters or teams at once, and the first row of the group.
@@ -186,7 +196,7 @@ enum Shares {
     Powers([Fragment; 2]),
     /// The sum of the squares.
     Squares([Fragment; 1]),
-    /// The sum, the sums of the differences from the pivot and of their squares, and the count.
+    /// The pivot, the sums of the differences from it and of their squares, and the count.
     Moments([Fragment; 4]),
 }
 
@@ -196,7 +206,7 @@ enum RowTotals {
     Powers([Fragment; 2]),
     /// The sum of the squares.
     Squares(Fragment),
-    /// The mean, the sum of the squares of the differences from it, and the mean of the differences.
+    /// The pivot, the sum of the squares of the differences from the mean, and the mean of the differences from the pivot.
     Moments([Fragment; 3]),
 }
 
@@ -345,6 +355,7 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
         teams,
         divided: None,
         of_warp: None,
+        of_warp_in_turn: None,
     };
     match plan.storage {
         RowStorage::Shifted { rows, clusters } => row.of_shifted(&mut k, rows, clusters),
@@ -478,8 +489,9 @@ fn not_negative(k: &mut Builder, squares: Expr) -> Fragment {
     k.map(is_less.select(0.0, &squares))
 }
 
-/// The moments of a thread's numbers about the pivot of all of them, from moments of parts of them about their own pivots: the sum, the sums
-/// of the differences from the pivot and of their squares, and the count. Those of no numbers are 0.
+/// The moments of a thread's numbers about the pivot of all of them, from moments of parts of them about their own pivots: the pivot, the
+/// sums of the differences from the pivot and of their squares, and the count. The pivot of all is the mean of the pivots, weighted by the
+/// counts. Those of no numbers are 0.
 fn joined_moments(k: &mut Builder, all: [Vec<Expr>; 4]) -> [Fragment; 4] {
     let total = |k: &mut Builder, of: &[Expr]| {
         let all = of.iter().cloned().reduce(|a, b| a + b);
@@ -500,15 +512,16 @@ fn lanes_moments(k: &mut Builder, own: [Fragment; 4]) -> [Fragment; 4] {
 /// The same, with a way to add the numbers of all parts.
 fn moments_of(
     k: &mut Builder,
-    [sums, rests, squares, counts]: [Vec<Expr>; 4],
+    [pivots, rests, squares, counts]: [Vec<Expr>; 4],
     total: &dyn Fn(&mut Builder, &[Expr]) -> Fragment,
 ) -> [Fragment; 4] {
-    let [sum, count] = [&sums, &counts].map(|of| total(k, of));
+    let weighted = pivots.iter().cloned().zip(counts.iter().cloned());
+    let weighted: Vec<Expr> = weighted.map(|(pivot, count)| pivot * count).collect();
+    let [sum, count] = [&weighted, &counts].map(|of| total(k, of));
     let all = k.map(pivot(&sum, &count));
-    let apart: Vec<Fragment> = sums
+    let apart: Vec<Fragment> = pivots
         .into_iter()
-        .zip(&counts)
-        .map(|(sum, count)| k.map(pivot(sum, count.clone()) - &all))
+        .map(|pivot| k.map(pivot - &all))
         .collect();
     let parts = rests.into_iter().zip(squares).zip(counts).zip(apart);
     let (rests, squares): (Vec<Expr>, Vec<Expr>) = parts
@@ -520,7 +533,7 @@ fn moments_of(
         })
         .unzip();
     let [rest, squares] = [rests, squares].map(|of| total(k, &of));
-    [sum, rest, squares, count]
+    [all, rest, squares, count]
 }
 
 /// Results with the factors and the terms of their columns.
@@ -1170,10 +1183,9 @@ impl RowKernel<'_> {
         self.exchanged(k, numbers, scratch)
     }
 
-    /// The mean of a row of a group that takes rows in turn, and the sum of the squares of the differences from it. A lane makes moments of
-    /// those of the warps that it has, and a warp those of all, about their own pivots: in a team, none knows the numbers of another block's
-    /// warps. The third number is the mean of the differences from the rounded mean: the sums are added in another order than those of
-    /// warps that meet twice, and with it the results are as exact.
+    /// The pivot of a row of a group that takes rows in turn, the sum of the squares of the differences from the mean, and the mean of the
+    /// differences from the pivot, with which the results are as exact as those of warps that meet twice. A lane makes moments of those of the
+    /// warps that it has, and a warp those of all, about their own pivots: in a team, none knows the numbers of another block's warps.
     fn moments_in_turn(
         &self,
         k: &mut Builder,
@@ -1194,18 +1206,35 @@ impl RowKernel<'_> {
         lanes_moments(k, own)
     }
 
-    /// The mean of a row, the sum of the squares of the differences from it, and the mean of the differences, from the moments of the row.
+    /// The pivot of a row, the sum of the squares of the differences from the mean, and the mean of the differences from the pivot, from the
+    /// moments of the row.
     fn moments_of_row(
         &self,
         k: &mut Builder,
-        [sum, rest, squares, count]: [Fragment; 4],
+        [pivot, rest, squares, _]: [Fragment; 4],
     ) -> [Fragment; 3] {
-        let mean = self.mean_of(k, &sum);
-        let apart = k.map(pivot(&sum, &count) - &mean);
-        let rests = k.map(Expr::from(&count).fma(&apart, &rest));
-        let rest_of_mean = self.mean_of(k, &rests);
-        let squares = squares_about(apart, [rest, squares, count].map(|of| Expr::from(&of)));
-        [mean, not_negative(k, squares), rest_of_mean]
+        let rest_of_mean = self.mean_of(k, &rest);
+        // The mean lies that far from the pivot.
+        let squares = (&rest * -1.0).fma(&rest_of_mean, &squares);
+        [pivot, not_negative(k, squares), rest_of_mean]
+    }
+
+    /// What a layer norm knows of the columns of the thread's warp before its first row.
+    ///
+    /// The pivot of a warp is the mean of the elements of its first access, so that the differences do not wait for a sum of all elements. The
+    /// first access has at least one element of 16 of a warp. So the sum of the squares of the differences from the pivot is at most 16 times
+    /// that of the differences from the mean, for any elements: the worst have a number in the first access, and zeros elsewhere.
+    fn columns_in_turn(&self, k: &mut Builder) -> InTurnColumns {
+        let count = self.columns_of_warp(k);
+        let span = WARP * self.plan.vector;
+        let warp = &self.thread / WARP % (self.plan.threads / WARP);
+        let begin = &self.at[1] * self.plan.chunk() + warp * span;
+        let columns = k.within(self.x().extent(1), 1..MOST + 1);
+        let left = (&columns - &begin).min(&span.into());
+        let first = Index::select_less(&begin, &columns, &left, &1.into());
+        let first = k.within(first, 1..span + 1);
+        let of_first = k.map(Expr::from(first).to(Ty::F32).recip());
+        InTurnColumns { count, of_first }
     }
 
     /// The columns of a row that the thread's warp has.
@@ -1525,21 +1554,32 @@ impl RowKernel<'_> {
                 Shares::Squares([sum_of(k, &squares)])
             }
             RowFunction::LayerNorm => {
-                let own = sum_of(k, &|k, piece| k.reduce_all(Add, wide(piece)));
-                let warp = self.pivot_of_warp(k, &own);
-                renew(k, operands.ty, [&part.held]);
+                let of_warp = self.of_warp_in_turn.as_ref();
+                let InTurnColumns { count, of_first } =
+                    of_warp.expect("a group takes rows in turn");
+                let first = k.reduce_all(Add, wide(&pieces[0]));
+                let first = k.reduce_warp(Add, &first);
+                let pivot = k.map(&first * of_first);
                 let [rest, own] = [(); 2].map(|()| number(k, 0.0));
-                for (i, piece) in (0..).zip(&pieces) {
-                    let apart = k.map(wide(piece) - &warp.pivot);
-                    let is_inside = self.is_inside(k, part, i);
-                    k.mask(&apart, 0.0, |_, _| is_inside);
-                    let more = k.reduce_all(Add, &apart);
-                    k.assign(&rest, &rest + &more);
-                    let more = self.squares(k, &apart);
-                    k.assign(&own, &own + &more);
-                }
+                let differences = |k: &mut Builder, is_full: bool| {
+                    for (i, piece) in (0..).zip(&pieces) {
+                        let apart = k.map(wide(piece) - &pivot);
+                        if !is_full {
+                            let is_inside = self.is_inside(k, part, i);
+                            k.mask(&apart, 0.0, |_, _| is_inside);
+                        }
+                        let more = k.reduce_all(Add, &apart);
+                        k.assign(&rest, &rest + &more);
+                        let more = self.squares(k, &apart);
+                        k.assign(&own, &own + &more);
+                    }
+                };
+                // All blocks but the last one have as many columns as they hold, and need no test of each vector.
+                let end = (&self.at[1] + 1) * self.plan.chunk();
+                let is_full = Builder::not(k.less(&self.x().extent(1), &end));
+                k.if_else(is_full, |k| differences(k, true), |k| differences(k, false));
                 let [rest, squares] = [&rest, &own].map(|own| k.reduce_warp(Add, own));
-                Shares::Moments([warp.sum, rest, squares, warp.count])
+                Shares::Moments([pivot, rest, squares, count.clone()])
             }
         }
     }
@@ -1574,10 +1614,10 @@ impl RowKernel<'_> {
                 let scale = self.scale(k, squares);
                 Box::new(move |piece| wide(piece) * &scale)
             }
-            RowTotals::Moments([mean, squares, rest]) => {
+            RowTotals::Moments([pivot, squares, rest]) => {
                 let scale = self.scale(k, squares);
                 let shift = k.map(rest * &scale * -1.0);
-                Box::new(move |piece| (wide(piece) - mean).fma(&scale, &shift))
+                Box::new(move |piece| (wide(piece) - pivot).fma(&scale, &shift))
             }
         };
         renew(k, operands.ty, [&part.held]);
@@ -1954,7 +1994,7 @@ impl RowKernel<'_> {
             k.sync();
         }
         let is_layer_norm = self.plan.operands.function == RowFunction::LayerNorm;
-        let of_warp = is_layer_norm.then(|| self.columns_of_warp(k));
+        let of_warp = is_layer_norm.then(|| self.columns_in_turn(k));
         let begin = cluster + &step * group;
         let shared = InTurn {
             ring,
@@ -2007,7 +2047,7 @@ impl RowKernel<'_> {
                     of_teams: cluster * groups + *group,
                     words: &passed % 2,
                 }),
-                of_warp: of_warp.clone(),
+                of_warp_in_turn: of_warp.clone(),
                 ..self.clone()
             };
             k.wait(&ring.full.at(&at), &parity);
@@ -2060,7 +2100,7 @@ impl RowKernel<'_> {
                     of_teams: cluster * groups + *group,
                     words: words.clone(),
                 }),
-                of_warp: of_warp.clone(),
+                of_warp_in_turn: of_warp.clone(),
                 ..self.clone()
             };
             let exists = k.less(row, &ring.rows);
