@@ -2487,7 +2487,7 @@ pub(super) fn prepare(
             return Ok(None);
         };
         let landing = epilogue.as_ref().filter(|_| role == Role::Product);
-        let landing = landing.and_then(|epilogue| epilogue.landing(launched));
+        let landing = landing.and_then(|epilogue| epilogue.landing(launched, &form));
         let landing = landing.map(|at| {
             let name = given.kernel.name_of_tensor(at);
             Ok::<_, Error>((at, built.tensor_map(name, &layouts[at])?))

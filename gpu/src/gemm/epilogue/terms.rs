@@ -187,9 +187,11 @@ impl KernelEpilogue {
     }
 
     /// The number of the tensor that TMA brings to where C is staged, among those that are read: the first one of C's type and order
-    /// that a tensor map describes, if the old C does not come there. The kernel that adds parts of K stages nothing.
-    pub(crate) fn landing(&self, plan: &GemmPlan) -> Option<usize> {
-        if plan.operands.beta || plan.split > 1 || !plan.stages_c() {
+    /// that a tensor map describes, if the old C does not come there. The kernel that adds parts of K stages nothing, and the threads
+    /// load it in groups, whose parts begin anywhere.
+    pub(crate) fn landing(&self, plan: &GemmPlan, batch: &BatchForm) -> Option<usize> {
+        let is_whole = plan.split == 1 && batch.groups.is_none();
+        if plan.operands.beta || !is_whole || !plan.stages_c() {
             return None;
         }
         let along = match plan.operands.major(Operand::C) {
