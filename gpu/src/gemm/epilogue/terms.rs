@@ -573,6 +573,8 @@ impl Terms {
                 // A list may name any row: the list itself ends with the group.
                 let ends = matrix.list.as_mut().unwrap_or(&mut matrix.tensor);
                 *ends = ends.narrow(0, 0, end);
+                // They begin and end within a vector along M.
+                matrix.form.run = matrix.form.run.filter(|(along, _)| *along != 0);
             }
             if let Some(places) = &mut terms.places {
                 *places = places.narrow(0, first, end);
