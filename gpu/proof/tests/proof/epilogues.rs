@@ -2,6 +2,7 @@
 
 mod closures;
 mod conversions;
+mod groups;
 mod pingpong;
 
 use colex_atom::{Arch, Ty};
