@@ -33,13 +33,10 @@ fn law_epilogues_are_those_of_the_host() {
     println!("law epilogues: {found}");
 }
 
-/// In groups of every kind and in lists of matrices too: `COLEX_EPILOGUES=4000` draws as many epilogues of each.
+/// In groups of every kind and in lists of matrices too.
 #[test]
 fn law_epilogues_of_groups_and_lists_are_those_of_the_host() {
-    let count = std::env::var("COLEX_EPILOGUES")
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(30);
+    let count = draws(30);
     let devices = [Arch::Sm75, Arch::Sm80, Arch::Sm90a, Arch::Sm90a].map(Device::simulator);
     let found = epilogues::check_parts(&devices, 20, count).unwrap_or_else(|why| panic!("{why}"));
     let refused = 2 * count - found.drawn;
