@@ -10,6 +10,7 @@ use colex_gpu::gemm::{Epilogue, EpilogueBuilder, EpilogueReduction, GemmMethod, 
 use colex_gpu::kernels::gemm::{Division, Operands};
 use colex_gpu::kernels::{GemmElement, Major};
 use colex_gpu::{Device, Gemm, View, ViewMut};
+use colex_ir::{BinaryOp, ShuffleMode};
 use colex_layout::Layout;
 use colex_proof::kernels::epilogues;
 use colex_proof::soak::{draws, takes};
@@ -294,11 +295,20 @@ fn law_gated_products_take_one_interleaved_factor() {
     println!("law epilogue.interleaved: {elements} elements");
 }
 
-/// An epilogue whose closure takes the sum, a bias and the coordinates, and stores its result twice.
+/// An epilogue whose closure takes the sum, a bias and the coordinates, exchanges sums within a warp and back, and stores its result
+/// twice.
 fn mixed() -> Epilogue {
     let built = Epilogue::new(Ty::F32, |e| {
         let (x, bias) = (e.accumulator(), e.tensor("bias", Ty::F32));
         let doubled = e.apply("mixed", 1, Ty::F32, [x, bias], |k, [x, bias], elements| {
+            // Each lane gets what its neighbour got of it.
+            k.emit(|ir| {
+                for x in x.regs() {
+                    let other = ir.shuffle(ShuffleMode::Bfly, *x, 1);
+                    let own = ir.shuffle(ShuffleMode::Bfly, other, 1);
+                    ir.mov_to(*x, own);
+                }
+            });
             let d = k.fragment(Ty::F32, x.layout());
             for (i, (row, column)) in elements.rows().iter().zip(elements.columns()).enumerate() {
                 let at = |of: &Fragment| of.values(i as i64, 1);
@@ -342,8 +352,8 @@ fn rotated() -> Epilogue {
 }
 
 /// A closure gets the elements of its thread with their coordinates in C, in every kernel: for factors that are swapped, for parts of K
-/// that a cluster, a second kernel and a block add, by stream-K, by pingpong, and in kernels of several widths too. Pairs of neighbours are
-/// found where one thread has them.
+/// that a cluster, a second kernel and a block add, by stream-K, by pingpong, and in kernels of several widths too. All lanes of a warp
+/// run it together. Pairs of neighbours are found where one thread has them.
 #[test]
 fn law_closures_of_an_epilogue_see_the_elements_of_c() {
     let (mixed, rotated) = (mixed(), rotated());
@@ -675,17 +685,93 @@ fn closures_do_not_meet_other_warps() {
             );
         }
     }
-    // A warp may meet itself.
-    let warp = Epilogue::new(Ty::F32, |e| {
+}
+
+/// All lanes of a warp run a closure together in every kernel: it meets its warp, and takes a maximum over its lanes. Of one row, in
+/// either order of the right factor, that is a GEMV, with K in a block or divided by a cluster.
+#[test]
+fn law_lanes_of_a_warp_run_a_closure_together() {
+    let meets = Epilogue::new(Ty::F32, |e| {
         let x = e.accumulator();
         e.apply("meets_warp", 1, Ty::F32, [x], |k, [x], _| {
             k.emit(|ir| ir.warp_sync());
             Ok(x.into())
         })
     });
-    let warp = warp.expect("an epilogue");
-    for kernel in kernels {
-        said(kernel, &warp).unwrap_or_else(|why| panic!("{kernel:?}: {why}"));
+    // All elements of C are one number, and a tile has zeros beyond them.
+    let most = Epilogue::new(Ty::F32, |e| {
+        let x = e.accumulator();
+        let most = e.apply("most_of_a_warp", 1, Ty::F32, [x], |k, [x], _| {
+            Ok(k.reduce_warp(BinaryOp::Max, &x).into())
+        });
+        e.output("negative", -&most);
+        most
+    });
+    let epilogues = [meets, most].map(|epilogue| epilogue.expect("an epilogue"));
+    let (n, k) = (24_i64, 32_i64);
+    for (arch, method, m, along_k) in [
+        (Arch::Sm70, GemmMethod::Simt, 40_i64, 1),
+        (Arch::Sm70, GemmMethod::Volta, 40, 1),
+        (Arch::Sm75, GemmMethod::Volta, 40, 1),
+        (Arch::Sm80, GemmMethod::Ampere, 40, 1),
+        (Arch::Sm80, GemmMethod::Gemv, 1, 1),
+        (Arch::Sm90a, GemmMethod::Gemv, 2, 1),
+        (Arch::Sm90a, GemmMethod::Gemv, 1, 2),
+        (Arch::Sm90a, GemmMethod::Hopper, 40, 1),
+    ] {
+        let device = Device::simulator(arch);
+        let ones = device.upload(&vec![f16::ONE; (m.max(n) * k) as usize]);
+        let ones = ones.expect("ones");
+        for (epilogue, strides) in epilogues
+            .iter()
+            .flat_map(|epilogue| [(k, 1), (1, n)].map(|strides| (epilogue, strides)))
+        {
+            let name = format!("{method} on {arch}, K divided by {along_k}, B by {strides:?}");
+            let of_b = Layout::new((n, k), strides).expect("a layout");
+            let mut c = device.poisoned::<f32>((m * n) as usize).expect("C");
+            let mut negative = device.poisoned::<f32>((m * n) as usize).expect("an output");
+            let has_output = epilogue.outputs().count() > 1;
+            {
+                let mut call = Gemm::new(
+                    &View::new(&ones, Layout::new((m, k), (k, 1)).expect("a layout")).expect("A"),
+                    &View::new(&ones, &of_b).expect("B"),
+                    &c.view_mut((m, n)).expect("C"),
+                )
+                .epilogue(epilogue);
+                if has_output {
+                    call = call.output("negative", &negative.view_mut((m, n)).expect("a view"));
+                }
+                let call = call.prepare_with(|operands, _| {
+                    let usual = GemmPlan::new(method, operands);
+                    if along_k == 1 {
+                        return Ok(usual);
+                    }
+                    // All threads of the blocks of a cluster share K.
+                    let plan = GemmPlan {
+                        cluster: [1, 1, along_k],
+                        warps: [1, 1],
+                        ..usual
+                    };
+                    let [_, n, k] = plan.steps();
+                    Ok(GemmPlan {
+                        tile: [1, n, k],
+                        ..plan
+                    })
+                });
+                let call = call.unwrap_or_else(|why| panic!("{name}: {why}"));
+                call.run(&device)
+                    .unwrap_or_else(|why| panic!("{name}: {why}"));
+            }
+            assert_eq!(
+                c.download().expect("C"),
+                vec![k as f32; (m * n) as usize],
+                "{name}"
+            );
+            if has_output {
+                let wanted = vec![-k as f32; (m * n) as usize];
+                assert_eq!(negative.download().expect("an output"), wanted, "{name}");
+            }
+        }
     }
 }
 

@@ -474,8 +474,9 @@ impl EpilogueBuilder {
     /// The closure gets the builder of the kernel, some of a thread's elements of each argument as a fragment of one mode, and where
     /// in C these elements lie. It adds instructions, and returns an expression over the fragments, whose elements have the same
     /// order. A kernel calls it for each part of its accumulators. How many elements a thread has at once, and which, differs between
-    /// kernels. The threads of a warp run it together, but not those of a block: it may exchange elements within a warp. A barrier, at
-    /// which some warps of the block never arrive, is refused when a kernel is built.
+    /// kernels. In a GEMV, threads that share K have the same elements. The threads of a warp run it together, but not those of a block:
+    /// it may exchange elements within a warp. A barrier, at which some warps of the block never arrive, is refused when a kernel is
+    /// built.
     ///
     /// An epilogue compares, hashes and prints the name, the version and the arguments: caches of plans and kernels take them for the
     /// function. So the closure captures nothing, and a process has one function under a name and a version. Another function

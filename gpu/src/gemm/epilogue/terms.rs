@@ -633,14 +633,31 @@ impl Terms {
         part: &dyn Fn(&Tensor) -> Tensor,
     ) -> Fragment {
         let values = self.values(k, of_thread, part);
-        if let Some(values) = &values {
+        self.finish_values(k, values.as_deref(), &of_thread.0[0], part)
+    }
+
+    /// The same of values that a thread has computed before, in the order of `sums`.
+    pub(crate) fn finish_values(
+        &self,
+        k: &mut Builder,
+        values: Option<&[Expr]>,
+        sums: &Fragment,
+        part: &dyn Fn(&Tensor) -> Tensor,
+    ) -> Fragment {
+        if let Some(values) = values {
             self.store_beside(k, values, part);
         }
-        let c = k.fragment(self.c.ty(), of_thread.0[0].layout());
-        if let Some(values) = &values {
+        let c = k.fragment(self.c.ty(), sums.layout());
+        if let Some(values) = values {
             k.assign(&c, self.c.expr().over(values));
         }
         c
+    }
+
+    /// Whether closures compute some of the values.
+    pub(crate) fn has_closures(&self) -> bool {
+        let is_closure = |term: &Term| matches!(term, Term::Closure(_));
+        self.terms.iter().any(is_closure)
     }
 
     /// Stores the outputs beside C, and the elements of C as those of a tensor.
@@ -665,7 +682,7 @@ impl Terms {
     }
 
     /// The terms' values, by the numbers of the inputs; `None` if the kernel has failed.
-    fn values(
+    pub(crate) fn values(
         &self,
         k: &mut Builder,
         (sums, old, early): ThreadSums<'_>,
