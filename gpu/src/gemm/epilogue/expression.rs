@@ -11,7 +11,7 @@ use colex_ir::BinaryOp;
 use colex_tensor::{Builder, Expr, Formula, Fragment, Round};
 
 use super::arguments::list;
-use super::closure::{EpilogueClosure, EpilogueElements, known, register};
+use super::closure::{EpilogueClosure, EpilogueElements, input_name, known, register};
 use crate::error::{Error, ErrorKind};
 use crate::gemm::problem::{EpilogueWork, MOST_EXTENT};
 
@@ -480,8 +480,9 @@ impl EpilogueBuilder {
     ///
     /// An epilogue compares, hashes and prints the name, the version and the arguments: caches of plans and kernels take them for the
     /// function. So the closure captures nothing, and a process has one function under a name and a version. Another function
-    /// takes another version. The text of an epilogue parses where the process has built one with this closure before. The host
-    /// does not evaluate it.
+    /// takes another version. An epilogue may apply one function several times: the inputs with its elements are `rotate`, `rotate_2`
+    /// and so on. The text of an epilogue parses where the process has built one with this closure before. The host does not
+    /// evaluate it.
     ///
     /// ```
     /// use colex_atom::{Arch, Ty};
@@ -547,6 +548,8 @@ impl EpilogueBuilder {
             self.own(name, &formula)
         });
         let formulas: Result<Vec<Formula>, Error> = formulas.collect();
+        let before = self.closures.iter().filter(|other| other.name == name);
+        let input = input_name(name, before.count());
         let body = register((name, version), ty, closure);
         let body = body.map_err(|why| Error::from(ErrorKind::Epilogue { why }));
         match formulas.and_then(|formulas| Ok((formulas, body?))) {
@@ -560,7 +563,7 @@ impl EpilogueBuilder {
             Err(error) => self.refused = self.refused.take().or(Some(error)),
         }
         self.inputs.push(EpilogueInput {
-            name: name.to_string(),
+            name: input,
             ty,
             kind: EpilogueInputKind::Closure,
         });
@@ -1282,8 +1285,15 @@ fn closures_of(
 ) -> Result<Vec<EpilogueClosure>, Error> {
     let of_closure = |input: &&EpilogueInput| input.kind == EpilogueInputKind::Closure;
     let own: Vec<&EpilogueInput> = inputs.iter().filter(of_closure).collect();
-    let names = own.iter().map(|input| &input.name);
-    if !names.eq(given.iter().map(|closure| &closure.name)) {
+    let names = own.iter().map(|input| input.name.clone());
+    let wanted = given
+        .iter()
+        .enumerate()
+        .map(|(at, GivenClosure { name, .. })| {
+            let before = given[..at].iter().filter(|other| other.name == *name);
+            input_name(name, before.count())
+        });
+    if !names.eq(wanted) {
         return refuse(
             "each closure among its inputs has its arguments behind the outputs, in that order"
                 .to_string(),
