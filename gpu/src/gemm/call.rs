@@ -1305,8 +1305,10 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         if self.compute == Some(Compute::Tf32x3) {
             return refuse("no product in groups is computed in 3xTF32: tf32 and f32 are");
         }
+        // Along K, all elements of C are written, also those of an empty part.
+        let has_rows = self.groups.as_ref().is_some_and(|own| own.kind.has_rows());
         let reduces = |epilogue: &Epilogue| epilogue.reductions().next().is_some();
-        if self.epilogue.as_ref().is_some_and(reduces) {
+        if has_rows && self.epilogue.as_ref().is_some_and(reduces) {
             return refuse(
                 "the epilogue reduces rows or columns, some of which belong to no group: an output holds what is reduced",
             );

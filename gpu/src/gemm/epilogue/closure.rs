@@ -68,7 +68,7 @@ struct KnownFunction {
 static KNOWN: LazyLock<Mutex<HashMap<(String, u32), KnownFunction>>> =
     LazyLock::new(Mutex::default);
 
-/// The name of the input with the elements of a function, of whose name there were so many uses before.
+/// The name of the input with the elements of a function that was used `before` times.
 pub(super) fn input_name(function: &str, before: usize) -> String {
     match before {
         0 => function.to_string(),

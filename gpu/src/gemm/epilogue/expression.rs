@@ -587,7 +587,7 @@ impl EpilogueBuilder {
     }
 
     /// Adds a vector of the sums of the rows: one `f32`, `f64` or `s32` for each row, which the call gives by
-    /// [`Gemm::output`](crate::Gemm::output) with a layout of the shape (M), or (M,L..) of a batch.
+    /// [`Gemm::output`](crate::Gemm::output) with a layout of the shape (M), or (M,L..) of a batch or of groups along K.
     ///
     /// A second kernel adds the elements in an order that depends on nothing but the length of a row
     /// ([`EpilogueReduction::evaluate`]): the bits are the same in every run, for every plan and on every device. It reads C or the

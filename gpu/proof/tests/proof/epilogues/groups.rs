@@ -177,3 +177,89 @@ fn law_epilogues_of_groups_read_and_write_in_the_order_of_c() {
     }
     println!("law epilogue.groups in the order of C: {elements} elements");
 }
+
+/// Along K, each group has all rows and columns of its C, those of an empty part too: the vectors have the bits of their order, of
+/// elements that C holds and of those that are stored for a vector only.
+#[test]
+fn law_reductions_of_groups_along_k_have_the_bits_of_their_order() {
+    let (m, n, k, groups) = (40_i64, 24_i64, 16_i64, 4_i64);
+    let sums = Epilogue::new(Ty::F32, |e| {
+        let x = e.accumulator() * (1.0 / 3.0);
+        e.row_sums("rows", x.clone());
+        e.column_sums("columns", x.clone());
+        e.column_maxima("largest", -x.clone());
+        x
+    });
+    let sums = sums.expect("an epilogue");
+    let offsets = [0_u32, 8, 8, 13, 16];
+    let mut numbers_found = 0;
+    for (arch, method) in [
+        (Arch::Sm70, GemmMethod::Simt),
+        (Arch::Sm75, GemmMethod::Volta),
+        (Arch::Sm80, GemmMethod::Ampere),
+        (Arch::Sm90a, GemmMethod::Hopper),
+    ] {
+        let device = Device::simulator(arch);
+        let (in_a, in_b) = (numbers(m * k), numbers(n * k));
+        let (a, b) = (
+            device.upload(&in_a).expect("A"),
+            device.upload(&in_b).expect("B"),
+        );
+        let list = device.upload(&offsets).expect("offsets");
+        let poisoned = |count: i64| device.poisoned::<f32>(count as usize).expect("memory");
+        let mut c = poisoned(groups * m * n);
+        let [mut rows, mut columns, mut largest] = [m, n, n].map(|count| poisoned(groups * count));
+        let of_c = Layout::new((m, n, groups), (n, 1, m * n)).expect("a layout");
+        let vector = |count: i64| Layout::new((count, groups), (1, count)).expect("a layout");
+        Gemm::new(
+            &a.view((m, k)).expect("A"),
+            &b.view((n, k)).expect("B"),
+            &ViewMut::new(&mut c, &of_c).expect("C"),
+        )
+        .groups(Groups::AlongK, &list.view(groups + 1).expect("offsets"))
+        .epilogue(&sums)
+        .output("rows", &ViewMut::new(&mut rows, vector(m)).expect("a view"))
+        .output(
+            "columns",
+            &ViewMut::new(&mut columns, vector(n)).expect("a view"),
+        )
+        .output(
+            "largest",
+            &ViewMut::new(&mut largest, vector(n)).expect("a view"),
+        )
+        .method(method)
+        .run()
+        .unwrap_or_else(|why| panic!("{method} on {arch}: {why}"));
+        let found = [rows, columns, largest].map(|vector| vector.download().expect("numbers"));
+        for group in 0..groups {
+            let part = i64::from(offsets[group as usize])..i64::from(offsets[group as usize + 1]);
+            let x = |i: i64, j: i64| -> f32 {
+                let term = |l: i64| {
+                    in_a[(i * k + l) as usize].to_f32() * in_b[(j * k + l) as usize].to_f32()
+                };
+                // From 0 on, as in registers: `Iterator::sum` of floats begins with -0.
+                part.clone().map(term).fold(0_f32, |sum, term| sum + term) * (1.0 / 3.0)
+            };
+            let bits = |x: f32| u64::from(x.to_bits());
+            for (one, found) in sums.reductions().zip(&found) {
+                let (count, length) = if one.name == "rows" { (m, n) } else { (n, m) };
+                for at in 0..count {
+                    let element = |of: i64| match &one.name[..] {
+                        "rows" => bits(x(at, of)),
+                        "columns" => bits(x(of, at)),
+                        _ => bits(-x(of, at)),
+                    };
+                    let own: Vec<u64> = (0..length).map(element).collect();
+                    assert_eq!(
+                        bits(found[(group * count + at) as usize]),
+                        one.evaluate(&own).expect("a number"),
+                        "number {at} of {} of group {group} by {method} on {arch}",
+                        one.name
+                    );
+                    numbers_found += 1;
+                }
+            }
+        }
+    }
+    println!("law epilogue.reductions of groups along K: {numbers_found} numbers");
+}
