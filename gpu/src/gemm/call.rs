@@ -632,7 +632,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let elements = problem.m.saturating_mul(problem.n);
         let elements = elements.saturating_mul(problem.batch);
         let stored = self.epilogue.iter();
-        let stored = stored.flat_map(|epilogue| stored_for_vectors(epilogue, elements));
+        let of_vectors = |epilogue| stored_for_vectors(epilogue, &self.given, elements);
+        let stored = stored.flat_map(of_vectors);
         let each = each.chain(stored.map(|(_, _, bytes)| bytes));
         Ok(each.map(scratch::aligned).fold(0, usize::saturating_add))
     }

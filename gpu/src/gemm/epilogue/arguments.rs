@@ -193,9 +193,9 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// Whether a tensor or an output has the numbers of its rows.
-    pub(super) fn has_rows(&self) -> bool {
-        self.tensors.iter().any(|given| given.rows.is_some())
+    /// Whether the output of a name has the numbers of its rows.
+    pub(super) fn is_listed(&self, name: &str) -> bool {
+        self.output(name).is_some_and(|given| given.rows.is_some())
     }
 
     /// Gives elements of memory that the call owns as an output: their layout, address and length in bytes.

@@ -1009,12 +1009,14 @@ impl Epilogue {
     }
 
     /// The epilogue without its vectors, whose outputs have all elements that these are made from, and for each vector the number
-    /// of the output that has its elements. An output that is there for a vector only has the vector's name.
-    pub(crate) fn with_elements(&self) -> (Epilogue, Vec<usize>) {
+    /// of the output that has its elements in the order of C, which those of some names do not have. An output that is there for a
+    /// vector only has the vector's name.
+    pub(crate) fn with_elements(&self, is_listed: impl Fn(&str) -> bool) -> (Epilogue, Vec<usize>) {
         let mut outputs = self.0.outputs.clone();
         let mut found = Vec::new();
         for EpilogueReduction { name, formula, .. } in self.reductions() {
-            let known = outputs.iter().position(|own| own.formula == *formula);
+            let has_it = |own: &EpilogueOutput| own.formula == *formula && !is_listed(&own.name);
+            let known = outputs.iter().position(has_it);
             found.push(known.unwrap_or(outputs.len()));
             if known.is_none() {
                 outputs.push(EpilogueOutput {
