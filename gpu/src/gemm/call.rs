@@ -999,6 +999,12 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
 
     /// Prepares the product with the plan that `plan` makes from the types, majors and alignments of the matrices.
     ///
+    /// The alignments are those of whole matrices. In [`groups`](Gemm::groups), which begin and end anywhere, some kernels have accesses
+    /// of one element along the mode that is divided, and the plan says so in [`Operands::vectors`]: those of A and C for groups of
+    /// rows whose first mode is contiguous; those of such a C for masked rows, but by the Hopper kernel; and those of A and B for
+    /// groups along K whose second mode is contiguous, but where TMA loads them. [`prepare`](Gemm::prepare) and
+    /// [`method`](Gemm::method) narrow them.
+    ///
     /// # Errors
     ///
     /// Returns the errors of [`gemm`], of the function and of [`GemmPlan::build`]. Returns an error if the plan was made for
