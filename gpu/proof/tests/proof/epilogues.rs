@@ -225,14 +225,17 @@ fn law_coordinates_in_groups_are_those_of_c() {
     println!("law epilogue.coordinates in groups: {cases} elements");
 }
 
-/// SwiGLU of one right factor, whose rows are alternately those of the gate and of the up-projection, or first all of the gate: one
-/// kernel of every architecture computes it, with the bits of the host.
+/// SwiGLU and GeGLU of one right factor, whose rows are alternately those of the gate and of the up-projection, or first all of the gate:
+/// one kernel of every architecture computes them, with the bits of the host.
 #[test]
 fn law_gated_products_take_one_interleaved_factor() {
     let swiglu = Epilogue::new(Ty::F32, |e| {
         (e.accumulator().silu() * e.second_accumulator()).to(Ty::F16)
     });
-    let swiglu = swiglu.expect("an epilogue");
+    let geglu = Epilogue::new(Ty::F32, |e| {
+        (e.accumulator().gelu() * e.second_accumulator()).to(Ty::F16)
+    });
+    let gated = [swiglu, geglu].map(|epilogue| epilogue.expect("an epilogue"));
     let (n, k) = (24_i64, 32_i64);
     let number = |i: i64| f16::from_f64(((i * 7 + i / 5) % 9) as f64 / 4.0 - 1.0);
     let numbers = |count: i64| -> Vec<f16> { (0..count).map(number).collect() };
@@ -255,7 +258,10 @@ fn law_gated_products_take_one_interleaved_factor() {
             device.upload(&in_w).expect("B"),
         );
         // From a row of the factor to its next, and from the gate to the up-projection.
-        for [next, behind] in [[2 * k, k], [k, n * k]] {
+        for ([next, behind], epilogue) in [[2 * k, k], [k, n * k]]
+            .into_iter()
+            .flat_map(|at| gated.iter().map(move |epilogue| (at, epilogue)))
+        {
             let of_w = Layout::new((n, k), (next, 1)).expect("a layout");
             let up = w.slice(behind as usize..).expect("a slice");
             let mut c = device.poisoned::<f16>((m * n) as usize).expect("C");
@@ -265,7 +271,7 @@ fn law_gated_products_take_one_interleaved_factor() {
                 &c.view_mut((m, n)).expect("C"),
             )
             .b2(&View::new(&up, &of_w).expect("the up-projection"))
-            .epilogue(&swiglu)
+            .epilogue(epilogue)
             .method(method)
             .prepare()
             .unwrap_or_else(|why| panic!("{method} on {arch}: {why}"));
@@ -282,11 +288,11 @@ fn law_gated_products_take_one_interleaved_factor() {
                     };
                     (0..k).map(term).sum::<f32>().to_bits().into()
                 };
-                let wanted = swiglu.evaluate(&[sum(0), sum(behind)]).expect("a number");
+                let wanted = epilogue.evaluate(&[sum(0), sum(behind)]).expect("a number");
                 assert_eq!(
                     u64::from(found[(i * n + j) as usize].to_bits()),
                     wanted[0],
-                    "({i},{j}) by {method} on {arch}, rows {next} apart"
+                    "({i},{j}) of {epilogue} by {method} on {arch}, rows {next} apart"
                 );
                 elements += 1;
             }
