@@ -1303,7 +1303,7 @@ fn what_suits_no_epilogue_gets_a_sentence() {
     let why = said(&aliased);
     assert!(why.starts_with("before lies at "), "{why}");
     assert!(
-        why.ends_with("a kernel's output must not overlap what it reads"),
+        why.ends_with("a kernel's output must not overlap what it reads or writes, from the first element to the last"),
         "{why}"
     );
     // Outputs that lie where another matrix does.
@@ -1324,7 +1324,21 @@ fn what_suits_no_epilogue_gets_a_sentence() {
     assert!(
         why.starts_with("second lies at ")
             && why.contains("first")
-            && why.ends_with("must not overlap what it reads"),
+            && why.ends_with("a kernel's output must not overlap what it reads or writes, from the first element to the last"),
+        "{why}"
+    );
+    // Columns in turn share no element, and lie between the same ends.
+    let mut wide = device.zeros::<f32>(128).expect("both");
+    let mut again = wide.slice(1..).expect("what lies behind the first");
+    let even = ViewMut::new(&mut wide, "(8,8):(16,2)").expect("a view");
+    let odd = ViewMut::new(&mut again, "(8,8):(16,2)").expect("a view");
+    let both = plain.clone().epilogue(&pair).output("first", &even);
+    let why = said(&both.output("second", &odd));
+    assert!(
+        why.starts_with("second lies at ")
+            && why.ends_with(
+                "must not overlap what it reads or writes, from the first element to the last"
+            ),
         "{why}"
     );
     let halves = Epilogue::new(Ty::F32, |e| {

@@ -414,6 +414,19 @@ fn what_suits_no_list_gets_a_sentence() -> Result<(), Error> {
             .run();
         refused.expect_err("it is refused").to_string()
     };
+    let masked = {
+        let (mut c, mut output) = (device.zeros::<f32>(512)?, device.zeros::<f32>(512)?);
+        let matrices = View::new(&x, "(16,8,2):(8,1,128)")?;
+        let of_c = ViewMut::new(&mut c, "(16,16,2):(16,1,256)")?;
+        let to = ViewMut::new(&mut output, "(16,16,2):(16,1,256)")?;
+        let refused = Gemm::new(&matrices, &matrices, &of_c)
+            .groups(Groups::Masked, &rows.view(2)?)
+            .epilogue(&epilogue)
+            .tensor_rows("residual", &old.view((9, 16))?, &rows.view(16)?)
+            .output("scattered", &to)
+            .run();
+        refused.expect_err("it is refused").to_string()
+    };
     let sums = {
         let (mut c, mut sums) = (device.zeros::<f32>(256)?, device.zeros::<f32>(16)?);
         let matrix = x.view((16, 8))?;
@@ -435,6 +448,7 @@ fn what_suits_no_list_gets_a_sentence() -> Result<(), Error> {
             refused((9, 16), "16:2"),
             refused((9, 15), "16:1"),
             batch,
+            masked,
             sums
         ],
         [
@@ -442,7 +456,8 @@ fn what_suits_no_list_gets_a_sentence() -> Result<(), Error> {
             "epilogue: the rows of residual are 16:2, and the product has 16: a list has one number for each, without gaps",
             "epilogue: residual has the shape (9,15), and the product 16 columns: a tensor whose rows are a list has as many \
              columns, and any number of rows",
-            "epilogue: the rows of residual are a list, and the product is a batch: a list is of the rows of one product",
+            "epilogue: the rows of residual are a list, and C has 1 mode behind its matrix: a list is of the rows of one matrix",
+            "epilogue: the rows of residual are a list, and C has 1 mode behind its matrix: a list is of the rows of one matrix",
             "epilogue: sums has row sums, and its rows are a list: the vectors are of rows in their order",
         ]
     );
