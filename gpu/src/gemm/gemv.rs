@@ -464,6 +464,13 @@ impl Kernel<'_> {
         // Closures may exchange elements within a warp, so all lanes run them.
         let early = (terms.has_closures()).then(|| rows().map(|row| values(k, row)).collect());
         let early: Option<Vec<_>> = early;
+        if early.is_some() && self.plan.operands.beta {
+            // All threads along K have read the old C before one stores.
+            match self.plan.cluster[2] {
+                1 => k.sync(),
+                _ => k.cluster_sync(),
+            }
+        }
         k.if_(is_first, |k| {
             for (row, sums) in rows() {
                 let values = match &early {

@@ -704,9 +704,9 @@ fn law_lanes_of_a_warp_run_a_closure_together() {
             Ok(x.into())
         })
     });
-    // All elements of C are one number, and a tile has zeros beyond them.
+    // All elements of C are one number, and a tile has zeros beyond them. Lanes that share K all read what C held.
     let most = Epilogue::new(Ty::F32, |e| {
-        let x = e.accumulator();
+        let x = e.accumulator() + e.c(Ty::F32);
         let most = e.apply("most_of_a_warp", 1, Ty::F32, [x], |k, [x], _| {
             Ok(k.reduce_warp(BinaryOp::Max, &x).into())
         });
@@ -734,9 +734,10 @@ fn law_lanes_of_a_warp_run_a_closure_together() {
         {
             let name = format!("{method} on {arch}, K divided by {along_k}, B by {strides:?}");
             let of_b = Layout::new((n, k), strides).expect("a layout");
-            let mut c = device.poisoned::<f32>((m * n) as usize).expect("C");
+            let mut c = device.upload(&vec![1_f32; (m * n) as usize]).expect("C");
             let mut negative = device.poisoned::<f32>((m * n) as usize).expect("an output");
             let has_output = epilogue.outputs().count() > 1;
+            let wanted = k as f32 + if has_output { 1.0 } else { 0.0 };
             {
                 let mut call = Gemm::new(
                     &View::new(&ones, Layout::new((m, k), (k, 1)).expect("a layout")).expect("A"),
@@ -770,11 +771,11 @@ fn law_lanes_of_a_warp_run_a_closure_together() {
             }
             assert_eq!(
                 c.download().expect("C"),
-                vec![k as f32; (m * n) as usize],
+                vec![wanted; (m * n) as usize],
                 "{name}"
             );
             if has_output {
-                let wanted = vec![-k as f32; (m * n) as usize];
+                let wanted = vec![-wanted; (m * n) as usize];
                 assert_eq!(negative.download().expect("an output"), wanted, "{name}");
             }
         }
