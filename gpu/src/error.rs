@@ -304,7 +304,7 @@ impl Error {
         matches!(self.kind(), ErrorKind::Convolution { .. })
     }
 
-    /// Returns whether an output shares bytes with what the kernel reads.
+    /// Returns whether an output shares bytes with what the kernel reads or writes.
     ///
     /// Of products, attention and copies, the bytes of a tensor are all from its first element to its last. Tensors whose elements
     /// interleave share bytes in this sense, even where they have no element in common.
@@ -380,7 +380,7 @@ pub(crate) enum ErrorKind {
         why: String,
     },
     #[error(
-        "{output} lies at {:#x}..{:#x} and {operand} at {:#x}..{:#x}: a kernel's output must not overlap what it reads",
+        "{output} lies at {:#x}..{:#x} and {operand} at {:#x}..{:#x}: a kernel's output must not overlap what it reads or writes, from the first element to the last",
         written.0, written.1, read.0, read.1
     )]
     Overlap {

@@ -632,7 +632,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let elements = problem.m.saturating_mul(problem.n);
         let elements = elements.saturating_mul(problem.batch);
         let stored = self.epilogue.iter();
-        let stored = stored.flat_map(|epilogue| stored_for_vectors(epilogue, elements));
+        let of_vectors = |epilogue| stored_for_vectors(epilogue, &self.given, elements);
+        let stored = stored.flat_map(of_vectors);
         let each = each.chain(stored.map(|(_, _, bytes)| bytes));
         Ok(each.map(scratch::aligned).fold(0, usize::saturating_add))
     }
@@ -998,6 +999,12 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
 
     /// Prepares the product with the plan that `plan` makes from the types, majors and alignments of the matrices.
     ///
+    /// The alignments are those of whole matrices. In [`groups`](Gemm::groups), which begin and end anywhere, some kernels have accesses
+    /// of one element along the mode that is divided, and the plan says so in [`Operands::vectors`]: those of A and C for groups of
+    /// rows whose first mode is contiguous; those of such a C for masked rows, but by the Hopper kernel; and those of A and B for
+    /// groups along K whose second mode is contiguous, but where TMA loads them. [`prepare`](Gemm::prepare) and
+    /// [`method`](Gemm::method) narrow them.
+    ///
     /// # Errors
     ///
     /// Returns the errors of [`gemm`], of the function and of [`GemmPlan::build`]. Returns an error if the plan was made for
@@ -1305,8 +1312,10 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         if self.compute == Some(Compute::Tf32x3) {
             return refuse("no product in groups is computed in 3xTF32: tf32 and f32 are");
         }
+        // Along K, all elements of C are written, also those of an empty part.
+        let has_rows = self.groups.as_ref().is_some_and(|own| own.kind.has_rows());
         let reduces = |epilogue: &Epilogue| epilogue.reductions().next().is_some();
-        if self.epilogue.as_ref().is_some_and(reduces) {
+        if has_rows && self.epilogue.as_ref().is_some_and(reduces) {
             return refuse(
                 "the epilogue reduces rows or columns, some of which belong to no group: an output holds what is reduced",
             );
@@ -2487,7 +2496,7 @@ pub(super) fn prepare(
             return Ok(None);
         };
         let landing = epilogue.as_ref().filter(|_| role == Role::Product);
-        let landing = landing.and_then(|epilogue| epilogue.landing(launched));
+        let landing = landing.and_then(|epilogue| epilogue.landing(launched, &form));
         let landing = landing.map(|at| {
             let name = given.kernel.name_of_tensor(at);
             Ok::<_, Error>((at, built.tensor_map(name, &layouts[at])?))

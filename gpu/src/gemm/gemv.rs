@@ -439,28 +439,47 @@ impl Kernel<'_> {
         // The first along K, of the first block of a cluster.
         let place = lane + rank * along_k;
         let is_first = k.equal(&place, &0.into());
+        let part = |matrix: &Tensor, row: i64| {
+            let tile = matrix.local_tile((1, bn), (&self.at[0] * bm + row, &self.at[1]));
+            // Every thread along K has the same elements.
+            let over = Layout::new((bn, along_k * vk), (1, 0));
+            let over = over.expect("positive extents make a layout").to_static();
+            let tile = tile.compose(over);
+            let part = self.copies[2].at(&self.thread).partition_src(&tile); // (CPY, CPY_N, 1)
+            match self.major {
+                Major::First => part,
+                Major::Second => part.at(0, 0),
+            }
+        };
+        let values = |k: &mut Builder, (row, sums): (i64, &[Fragment])| {
+            let old = self.plan.operands.beta.then(|| {
+                let old = k.fragment(self.plan.operands.c, sums[0].layout());
+                k.copy_in_bounds(&self.copies[2], &part(c, row), &old);
+                old
+            });
+            let of_thread = (sums, old.as_ref(), &EarlyTerms::default());
+            terms.values(k, of_thread, &|matrix| part(matrix, row))
+        };
+        let rows = || (0..bm).zip(sums.iter().map(Vec::as_slice));
+        // Closures may exchange elements within a warp, so all lanes run them.
+        let early = (terms.has_closures()).then(|| rows().map(|row| values(k, row)).collect());
+        let early: Option<Vec<_>> = early;
+        if early.is_some() && self.plan.operands.beta {
+            // All threads along K have read the old C before one stores.
+            match self.plan.cluster[2] {
+                1 => k.sync(),
+                _ => k.cluster_sync(),
+            }
+        }
         k.if_(is_first, |k| {
-            for (row, sums) in (0..bm).zip(sums) {
-                let part = |matrix: &Tensor| {
-                    let tile = matrix.local_tile((1, bn), (&self.at[0] * bm + row, &self.at[1]));
-                    // Every thread along K has the same elements.
-                    let over = Layout::new((bn, along_k * vk), (1, 0));
-                    let over = over.expect("positive extents make a layout").to_static();
-                    let tile = tile.compose(over);
-                    let part = self.copies[2].at(&self.thread).partition_src(&tile); // (CPY, CPY_N, 1)
-                    match self.major {
-                        Major::First => part,
-                        Major::Second => part.at(0, 0),
-                    }
+            for (row, sums) in rows() {
+                let values = match &early {
+                    Some(early) => early[row as usize].clone(),
+                    None => values(k, (row, sums)),
                 };
-                let to = part(c);
-                let old = self.plan.operands.beta.then(|| {
-                    let old = k.fragment(self.plan.operands.c, sums[0].layout());
-                    k.copy_in_bounds(&self.copies[2], &to, &old);
-                    old
-                });
-                let out = terms.finish(k, (sums, old.as_ref(), &EarlyTerms::default()), &part);
-                k.copy_in_bounds(&self.copies[2], &out, &to);
+                let own = |matrix: &Tensor| part(matrix, row);
+                let out = terms.finish_values(k, values.as_deref(), &sums[0], &own);
+                k.copy_in_bounds(&self.copies[2], &out, &own(c));
             }
         });
     }

@@ -760,7 +760,7 @@ fn build(
     }
     let stored = plan.stored();
     let stored_mma = stored.tiled_mma()?;
-    let landing = epilogue.landing(plan).filter(|_| batch.groups.is_none());
+    let landing = epilogue.landing(plan, &batch);
     // What the stages leave of the shared memory.
     let room = i64::from(Limits::of(arch).shared) - tile_bytes(plan, plan.stages) - BESIDE_TILES;
     let buffers = landing.map(|_| match (plan.cluster, most_beside(plan)) {

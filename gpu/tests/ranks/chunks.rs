@@ -947,7 +947,7 @@ fn every_refusal_of_owners_verbatim() {
     let sentence = refused(&c);
     assert!(sentence.starts_with("C of chunk 0 lies at "), "{sentence}");
     assert!(
-        sentence.ends_with(": a kernel's output must not overlap what it reads")
+        sentence.ends_with(": a kernel's output must not overlap what it reads or writes, from the first element to the last")
             && sentence.contains(" and C of chunk 1 at "),
         "{sentence}"
     );

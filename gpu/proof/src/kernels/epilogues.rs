@@ -377,7 +377,15 @@ fn drawn(
     let kinds: Vec<Ty> = kinds.collect();
     let is_list = products == Products::Lists;
     let (reads_c, is_gated) = (r.below(3) == 0, r.below(3) == 0 && !is_list);
-    let tensors: Vec<Ty> = (0..r.below(3)).map(|_| r.one(&kinds)).collect();
+    // What TMA brings in the place of C has its type.
+    let of_tensor = |r: &mut Random| {
+        if kinds.contains(&c) && r.one_in(4) {
+            c
+        } else {
+            r.one(&kinds)
+        }
+    };
+    let tensors: Vec<Ty> = (0..r.below(3)).map(|_| of_tensor(r)).collect();
     let scalars: Vec<Ty> = (0..r.below(2))
         .map(|_| r.one(&[Ty::F32, Ty::F64, Ty::S32]))
         .collect();
@@ -648,6 +656,7 @@ fn run<T: GemmElement, C: GemmElement>(
     for (i, output) in epilogue.outputs().enumerate() {
         let layout = match i {
             0 => of_c.clone(),
+            _ if r.one_in(4) => of_c.clone(),
             _ => {
                 let one = injective(r, m, n);
                 batched(r, &one, &behind, false)
@@ -667,8 +676,16 @@ fn run<T: GemmElement, C: GemmElement>(
     for input in epilogue.inputs() {
         match input.kind {
             EpilogueInputKind::Tensor => {
-                let one = any(r, m, n);
-                let layout = batched(r, &one, of_tensors, true);
+                // In the order of C, a tensor of its type goes where C is staged.
+                let is_as_c = r.one_in(if input.ty == C::TY { 2 } else { 8 });
+                let layout = if is_as_c && is_list {
+                    matrix_of(&of_c)
+                } else if is_as_c {
+                    of_c.clone()
+                } else {
+                    let one = any(r, m, n);
+                    batched(r, &one, of_tensors, true)
+                };
                 let matrix = Matrix::new(device, r, input.ty, layout).map_err(text)?;
                 tensors.push((&input.name, matrix));
             }

@@ -2,6 +2,7 @@
 
 mod closures;
 mod conversions;
+mod groups;
 mod pingpong;
 
 use colex_atom::{Arch, Ty};
@@ -9,6 +10,7 @@ use colex_gpu::gemm::{Epilogue, EpilogueBuilder, EpilogueReduction, GemmMethod, 
 use colex_gpu::kernels::gemm::{Division, Operands};
 use colex_gpu::kernels::{GemmElement, Major};
 use colex_gpu::{Device, Gemm, View, ViewMut};
+use colex_ir::{BinaryOp, ShuffleMode};
 use colex_layout::Layout;
 use colex_proof::kernels::epilogues;
 use colex_proof::soak::{draws, takes};
@@ -32,13 +34,10 @@ fn law_epilogues_are_those_of_the_host() {
     println!("law epilogues: {found}");
 }
 
-/// In groups of every kind and in lists of matrices too: `COLEX_EPILOGUES=4000` draws as many epilogues of each.
+/// In groups of every kind and in lists of matrices too.
 #[test]
 fn law_epilogues_of_groups_and_lists_are_those_of_the_host() {
-    let count = std::env::var("COLEX_EPILOGUES")
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(30);
+    let count = draws(30);
     let devices = [Arch::Sm75, Arch::Sm80, Arch::Sm90a, Arch::Sm90a].map(Device::simulator);
     let found = epilogues::check_parts(&devices, 20, count).unwrap_or_else(|why| panic!("{why}"));
     let refused = 2 * count - found.drawn;
@@ -226,14 +225,17 @@ fn law_coordinates_in_groups_are_those_of_c() {
     println!("law epilogue.coordinates in groups: {cases} elements");
 }
 
-/// SwiGLU of one right factor, whose rows are alternately those of the gate and of the up-projection, or first all of the gate: one
-/// kernel of every architecture computes it, with the bits of the host.
+/// SwiGLU and GeGLU of one right factor, whose rows are alternately those of the gate and of the up-projection, or first all of the gate:
+/// one kernel of every architecture computes them, with the bits of the host.
 #[test]
 fn law_gated_products_take_one_interleaved_factor() {
     let swiglu = Epilogue::new(Ty::F32, |e| {
         (e.accumulator().silu() * e.second_accumulator()).to(Ty::F16)
     });
-    let swiglu = swiglu.expect("an epilogue");
+    let geglu = Epilogue::new(Ty::F32, |e| {
+        (e.accumulator().gelu() * e.second_accumulator()).to(Ty::F16)
+    });
+    let gated = [swiglu, geglu].map(|epilogue| epilogue.expect("an epilogue"));
     let (n, k) = (24_i64, 32_i64);
     let number = |i: i64| f16::from_f64(((i * 7 + i / 5) % 9) as f64 / 4.0 - 1.0);
     let numbers = |count: i64| -> Vec<f16> { (0..count).map(number).collect() };
@@ -256,7 +258,10 @@ fn law_gated_products_take_one_interleaved_factor() {
             device.upload(&in_w).expect("B"),
         );
         // From a row of the factor to its next, and from the gate to the up-projection.
-        for [next, behind] in [[2 * k, k], [k, n * k]] {
+        for ([next, behind], epilogue) in [[2 * k, k], [k, n * k]]
+            .into_iter()
+            .flat_map(|at| gated.iter().map(move |epilogue| (at, epilogue)))
+        {
             let of_w = Layout::new((n, k), (next, 1)).expect("a layout");
             let up = w.slice(behind as usize..).expect("a slice");
             let mut c = device.poisoned::<f16>((m * n) as usize).expect("C");
@@ -266,7 +271,7 @@ fn law_gated_products_take_one_interleaved_factor() {
                 &c.view_mut((m, n)).expect("C"),
             )
             .b2(&View::new(&up, &of_w).expect("the up-projection"))
-            .epilogue(&swiglu)
+            .epilogue(epilogue)
             .method(method)
             .prepare()
             .unwrap_or_else(|why| panic!("{method} on {arch}: {why}"));
@@ -283,11 +288,11 @@ fn law_gated_products_take_one_interleaved_factor() {
                     };
                     (0..k).map(term).sum::<f32>().to_bits().into()
                 };
-                let wanted = swiglu.evaluate(&[sum(0), sum(behind)]).expect("a number");
+                let wanted = epilogue.evaluate(&[sum(0), sum(behind)]).expect("a number");
                 assert_eq!(
                     u64::from(found[(i * n + j) as usize].to_bits()),
                     wanted[0],
-                    "({i},{j}) by {method} on {arch}, rows {next} apart"
+                    "({i},{j}) of {epilogue} by {method} on {arch}, rows {next} apart"
                 );
                 elements += 1;
             }
@@ -296,11 +301,20 @@ fn law_gated_products_take_one_interleaved_factor() {
     println!("law epilogue.interleaved: {elements} elements");
 }
 
-/// An epilogue whose closure takes the sum, a bias and the coordinates, and stores its result twice.
+/// An epilogue whose closure takes the sum, a bias and the coordinates, exchanges sums within a warp and back, and stores its result
+/// twice.
 fn mixed() -> Epilogue {
     let built = Epilogue::new(Ty::F32, |e| {
         let (x, bias) = (e.accumulator(), e.tensor("bias", Ty::F32));
         let doubled = e.apply("mixed", 1, Ty::F32, [x, bias], |k, [x, bias], elements| {
+            // Each lane gets what its neighbour got of it.
+            k.emit(|ir| {
+                for x in x.regs() {
+                    let other = ir.shuffle(ShuffleMode::Bfly, *x, 1);
+                    let own = ir.shuffle(ShuffleMode::Bfly, other, 1);
+                    ir.mov_to(*x, own);
+                }
+            });
             let d = k.fragment(Ty::F32, x.layout());
             for (i, (row, column)) in elements.rows().iter().zip(elements.columns()).enumerate() {
                 let at = |of: &Fragment| of.values(i as i64, 1);
@@ -344,8 +358,8 @@ fn rotated() -> Epilogue {
 }
 
 /// A closure gets the elements of its thread with their coordinates in C, in every kernel: for factors that are swapped, for parts of K
-/// that a cluster, a second kernel and a block add, by stream-K, by pingpong, and in kernels of several widths too. Pairs of neighbours are
-/// found where one thread has them.
+/// that a cluster, a second kernel and a block add, by stream-K, by pingpong, and in kernels of several widths too. All lanes of a warp
+/// run it together. Pairs of neighbours are found where one thread has them.
 #[test]
 fn law_closures_of_an_epilogue_see_the_elements_of_c() {
     let (mixed, rotated) = (mixed(), rotated());
@@ -677,17 +691,94 @@ fn closures_do_not_meet_other_warps() {
             );
         }
     }
-    // A warp may meet itself.
-    let warp = Epilogue::new(Ty::F32, |e| {
+}
+
+/// All lanes of a warp run a closure together in every kernel: it meets its warp, and takes a maximum over its lanes. Of one row, in
+/// either order of the right factor, that is a GEMV, with K in a block or divided by a cluster.
+#[test]
+fn law_lanes_of_a_warp_run_a_closure_together() {
+    let meets = Epilogue::new(Ty::F32, |e| {
         let x = e.accumulator();
         e.apply("meets_warp", 1, Ty::F32, [x], |k, [x], _| {
             k.emit(|ir| ir.warp_sync());
             Ok(x.into())
         })
     });
-    let warp = warp.expect("an epilogue");
-    for kernel in kernels {
-        said(kernel, &warp).unwrap_or_else(|why| panic!("{kernel:?}: {why}"));
+    // All elements of C are one number, and a tile has zeros beyond them. Lanes that share K all read what C held.
+    let most = Epilogue::new(Ty::F32, |e| {
+        let x = e.accumulator() + e.c(Ty::F32);
+        let most = e.apply("most_of_a_warp", 1, Ty::F32, [x], |k, [x], _| {
+            Ok(k.reduce_warp(BinaryOp::Max, &x).into())
+        });
+        e.output("negative", -&most);
+        most
+    });
+    let epilogues = [meets, most].map(|epilogue| epilogue.expect("an epilogue"));
+    let (n, k) = (24_i64, 32_i64);
+    for (arch, method, m, along_k) in [
+        (Arch::Sm70, GemmMethod::Simt, 40_i64, 1),
+        (Arch::Sm70, GemmMethod::Volta, 40, 1),
+        (Arch::Sm75, GemmMethod::Volta, 40, 1),
+        (Arch::Sm80, GemmMethod::Ampere, 40, 1),
+        (Arch::Sm80, GemmMethod::Gemv, 1, 1),
+        (Arch::Sm90a, GemmMethod::Gemv, 2, 1),
+        (Arch::Sm90a, GemmMethod::Gemv, 1, 2),
+        (Arch::Sm90a, GemmMethod::Hopper, 40, 1),
+    ] {
+        let device = Device::simulator(arch);
+        let ones = device.upload(&vec![f16::ONE; (m.max(n) * k) as usize]);
+        let ones = ones.expect("ones");
+        for (epilogue, strides) in epilogues
+            .iter()
+            .flat_map(|epilogue| [(k, 1), (1, n)].map(|strides| (epilogue, strides)))
+        {
+            let name = format!("{method} on {arch}, K divided by {along_k}, B by {strides:?}");
+            let of_b = Layout::new((n, k), strides).expect("a layout");
+            let mut c = device.upload(&vec![1_f32; (m * n) as usize]).expect("C");
+            let mut negative = device.poisoned::<f32>((m * n) as usize).expect("an output");
+            let has_output = epilogue.outputs().count() > 1;
+            let wanted = k as f32 + if has_output { 1.0 } else { 0.0 };
+            {
+                let mut call = Gemm::new(
+                    &View::new(&ones, Layout::new((m, k), (k, 1)).expect("a layout")).expect("A"),
+                    &View::new(&ones, &of_b).expect("B"),
+                    &c.view_mut((m, n)).expect("C"),
+                )
+                .epilogue(epilogue);
+                if has_output {
+                    call = call.output("negative", &negative.view_mut((m, n)).expect("a view"));
+                }
+                let call = call.prepare_with(|operands, _| {
+                    let usual = GemmPlan::new(method, operands);
+                    if along_k == 1 {
+                        return Ok(usual);
+                    }
+                    // All threads of the blocks of a cluster share K.
+                    let plan = GemmPlan {
+                        cluster: [1, 1, along_k],
+                        warps: [1, 1],
+                        ..usual
+                    };
+                    let [_, n, k] = plan.steps();
+                    Ok(GemmPlan {
+                        tile: [1, n, k],
+                        ..plan
+                    })
+                });
+                let call = call.unwrap_or_else(|why| panic!("{name}: {why}"));
+                call.run(&device)
+                    .unwrap_or_else(|why| panic!("{name}: {why}"));
+            }
+            assert_eq!(
+                c.download().expect("C"),
+                vec![wanted; (m * n) as usize],
+                "{name}"
+            );
+            if has_output {
+                let wanted = vec![-wanted; (m * n) as usize];
+                assert_eq!(negative.download().expect("an output"), wanted, "{name}");
+            }
+        }
     }
 }
 
@@ -1213,7 +1304,7 @@ fn what_suits_no_epilogue_gets_a_sentence() {
     let why = said(&aliased);
     assert!(why.starts_with("before lies at "), "{why}");
     assert!(
-        why.ends_with("a kernel's output must not overlap what it reads"),
+        why.ends_with("a kernel's output must not overlap what it reads or writes, from the first element to the last"),
         "{why}"
     );
     // Outputs that lie where another matrix does.
@@ -1234,7 +1325,21 @@ fn what_suits_no_epilogue_gets_a_sentence() {
     assert!(
         why.starts_with("second lies at ")
             && why.contains("first")
-            && why.ends_with("must not overlap what it reads"),
+            && why.ends_with("a kernel's output must not overlap what it reads or writes, from the first element to the last"),
+        "{why}"
+    );
+    // Columns in turn share no element, and lie between the same ends.
+    let mut wide = device.zeros::<f32>(128).expect("both");
+    let mut again = wide.slice(1..).expect("what lies behind the first");
+    let even = ViewMut::new(&mut wide, "(8,8):(16,2)").expect("a view");
+    let odd = ViewMut::new(&mut again, "(8,8):(16,2)").expect("a view");
+    let both = plain.clone().epilogue(&pair).output("first", &even);
+    let why = said(&both.output("second", &odd));
+    assert!(
+        why.starts_with("second lies at ")
+            && why.ends_with(
+                "must not overlap what it reads or writes, from the first element to the last"
+            ),
         "{why}"
     );
     let halves = Epilogue::new(Ty::F32, |e| {

@@ -375,7 +375,7 @@ fn the_sentences_of_gemm_problems() {
     let overlap = run(0, 1, 1).expect_err("they overlap").to_string();
     assert!(overlap.starts_with("C lies at 0x"), "{overlap}");
     assert!(
-        overlap.ends_with(": a kernel's output must not overlap what it reads")
+        overlap.ends_with(": a kernel's output must not overlap what it reads or writes, from the first element to the last")
             && overlap.contains(" and B at 0x"),
         "{overlap}"
     );

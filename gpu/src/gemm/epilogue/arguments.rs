@@ -13,7 +13,7 @@ use super::awaited::GivenFlags;
 use super::expression::{C, Epilogue, EpilogueInputKind};
 use super::terms::{Form, KernelEpilogue, turned};
 use crate::calls::unencoded;
-use crate::error::{Error, ErrorKind, disjoint};
+use crate::error::{Error, ErrorKind, counted, disjoint};
 use crate::gemm::batch::Batch;
 use crate::gemm::call::B2;
 use crate::gemm::groups::call::{GroupNumber, contiguous};
@@ -193,9 +193,9 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// Whether a tensor or an output has the numbers of its rows.
-    pub(super) fn has_rows(&self) -> bool {
-        self.tensors.iter().any(|given| given.rows.is_some())
+    /// Whether the output of a name has the numbers of its rows.
+    pub(super) fn is_listed(&self, name: &str) -> bool {
+        self.output(name).is_some_and(|given| given.rows.is_some())
     }
 
     /// Gives elements of memory that the call owns as an output: their layout, address and length in bytes.
@@ -379,7 +379,8 @@ impl<'a> Given<'a> {
             }
             if !behind.is_empty() {
                 return refuse(format!(
-                    "the rows of {name} are a list, and the product is a batch: a list is of the rows of one product"
+                    "the rows of {name} are a list, and C has {} behind its matrix: a list is of the rows of one matrix",
+                    counted((behind.len() as i64, "mode"))
                 ));
             }
             let is_matrix = !layout.is_leaf() && layout.rank() == 2;

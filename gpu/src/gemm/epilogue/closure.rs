@@ -18,7 +18,8 @@ pub(super) type Body =
 /// Two closures are equal if their names, versions, types and arguments are: the process has one function for a name and a version.
 #[derive(Clone)]
 pub struct EpilogueClosure {
-    /// The name of the function, and of the input that holds its elements.
+    /// The name of the function. The input that holds its elements has this name, and from the second use on a number behind it:
+    /// `rotate`, `rotate_2`.
     pub name: String,
     /// The version of the function.
     pub version: u32,
@@ -66,6 +67,14 @@ struct KnownFunction {
 /// The functions of the process: an epilogue's text names one, and the caches of kernels take the name for the function.
 static KNOWN: LazyLock<Mutex<HashMap<(String, u32), KnownFunction>>> =
     LazyLock::new(Mutex::default);
+
+/// The name of the input with the elements of a function that was used `before` times.
+pub(super) fn input_name(function: &str, before: usize) -> String {
+    match before {
+        0 => function.to_string(),
+        _ => format!("{function}_{}", before + 1),
+    }
+}
 
 /// Keeps a function under its name and version, and returns it.
 ///

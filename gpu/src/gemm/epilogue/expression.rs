@@ -11,7 +11,7 @@ use colex_ir::BinaryOp;
 use colex_tensor::{Builder, Expr, Formula, Fragment, Round};
 
 use super::arguments::list;
-use super::closure::{EpilogueClosure, EpilogueElements, known, register};
+use super::closure::{EpilogueClosure, EpilogueElements, input_name, known, register};
 use crate::error::{Error, ErrorKind};
 use crate::gemm::problem::{EpilogueWork, MOST_EXTENT};
 
@@ -474,13 +474,15 @@ impl EpilogueBuilder {
     /// The closure gets the builder of the kernel, some of a thread's elements of each argument as a fragment of one mode, and where
     /// in C these elements lie. It adds instructions, and returns an expression over the fragments, whose elements have the same
     /// order. A kernel calls it for each part of its accumulators. How many elements a thread has at once, and which, differs between
-    /// kernels. The threads of a warp run it together, but not those of a block: it may exchange elements within a warp. A barrier, at
-    /// which some warps of the block never arrive, is refused when a kernel is built.
+    /// kernels. In a GEMV, threads that share K have the same elements. The threads of a warp run it together, but not those of a block:
+    /// it may exchange elements within a warp. A barrier, at which some warps of the block never arrive, is refused when a kernel is
+    /// built.
     ///
     /// An epilogue compares, hashes and prints the name, the version and the arguments: caches of plans and kernels take them for the
     /// function. So the closure captures nothing, and a process has one function under a name and a version. Another function
-    /// takes another version. The text of an epilogue parses where the process has built one with this closure before. The host
-    /// does not evaluate it.
+    /// takes another version. An epilogue may apply one function several times: the inputs with its elements are `rotate`, `rotate_2`
+    /// and so on. The text of an epilogue parses where the process has built one with this closure before. The host does not
+    /// evaluate it.
     ///
     /// ```
     /// use colex_atom::{Arch, Ty};
@@ -546,6 +548,8 @@ impl EpilogueBuilder {
             self.own(name, &formula)
         });
         let formulas: Result<Vec<Formula>, Error> = formulas.collect();
+        let before = self.closures.iter().filter(|other| other.name == name);
+        let input = input_name(name, before.count());
         let body = register((name, version), ty, closure);
         let body = body.map_err(|why| Error::from(ErrorKind::Epilogue { why }));
         match formulas.and_then(|formulas| Ok((formulas, body?))) {
@@ -559,7 +563,7 @@ impl EpilogueBuilder {
             Err(error) => self.refused = self.refused.take().or(Some(error)),
         }
         self.inputs.push(EpilogueInput {
-            name: name.to_string(),
+            name: input,
             ty,
             kind: EpilogueInputKind::Closure,
         });
@@ -583,7 +587,7 @@ impl EpilogueBuilder {
     }
 
     /// Adds a vector of the sums of the rows: one `f32`, `f64` or `s32` for each row, which the call gives by
-    /// [`Gemm::output`](crate::Gemm::output) with a layout of the shape (M), or (M,L..) of a batch.
+    /// [`Gemm::output`](crate::Gemm::output) with a layout of the shape (M), or (M,L..) of a batch or of groups along K.
     ///
     /// A second kernel adds the elements in an order that depends on nothing but the length of a row
     /// ([`EpilogueReduction::evaluate`]): the bits are the same in every run, for every plan and on every device. It reads C or the
@@ -1005,12 +1009,14 @@ impl Epilogue {
     }
 
     /// The epilogue without its vectors, whose outputs have all elements that these are made from, and for each vector the number
-    /// of the output that has its elements. An output that is there for a vector only has the vector's name.
-    pub(crate) fn with_elements(&self) -> (Epilogue, Vec<usize>) {
+    /// of the output that has its elements in the order of C, which those of some names do not have. An output that is there for a
+    /// vector only has the vector's name.
+    pub(crate) fn with_elements(&self, is_listed: impl Fn(&str) -> bool) -> (Epilogue, Vec<usize>) {
         let mut outputs = self.0.outputs.clone();
         let mut found = Vec::new();
         for EpilogueReduction { name, formula, .. } in self.reductions() {
-            let known = outputs.iter().position(|own| own.formula == *formula);
+            let has_it = |own: &EpilogueOutput| own.formula == *formula && !is_listed(&own.name);
+            let known = outputs.iter().position(has_it);
             found.push(known.unwrap_or(outputs.len()));
             if known.is_none() {
                 outputs.push(EpilogueOutput {
@@ -1281,8 +1287,15 @@ fn closures_of(
 ) -> Result<Vec<EpilogueClosure>, Error> {
     let of_closure = |input: &&EpilogueInput| input.kind == EpilogueInputKind::Closure;
     let own: Vec<&EpilogueInput> = inputs.iter().filter(of_closure).collect();
-    let names = own.iter().map(|input| &input.name);
-    if !names.eq(given.iter().map(|closure| &closure.name)) {
+    let names = own.iter().map(|input| input.name.clone());
+    let wanted = given
+        .iter()
+        .enumerate()
+        .map(|(at, GivenClosure { name, .. })| {
+            let before = given[..at].iter().filter(|other| other.name == *name);
+            input_name(name, before.count())
+        });
+    if !names.eq(wanted) {
         return refuse(
             "each closure among its inputs has its arguments behind the outputs, in that order"
                 .to_string(),

@@ -187,9 +187,11 @@ impl KernelEpilogue {
     }
 
     /// The number of the tensor that TMA brings to where C is staged, among those that are read: the first one of C's type and order
-    /// that a tensor map describes, if the old C does not come there. The kernel that adds parts of K stages nothing.
-    pub(crate) fn landing(&self, plan: &GemmPlan) -> Option<usize> {
-        if plan.operands.beta || plan.split > 1 || !plan.stages_c() {
+    /// that a tensor map describes, if the old C does not come there. The kernel that adds parts of K stages nothing, and the threads
+    /// load it in groups, whose parts begin anywhere.
+    pub(crate) fn landing(&self, plan: &GemmPlan, batch: &BatchForm) -> Option<usize> {
+        let is_whole = plan.split == 1 && batch.groups.is_none();
+        if plan.operands.beta || !is_whole || !plan.stages_c() {
             return None;
         }
         let along = match plan.operands.major(Operand::C) {
@@ -571,6 +573,8 @@ impl Terms {
                 // A list may name any row: the list itself ends with the group.
                 let ends = matrix.list.as_mut().unwrap_or(&mut matrix.tensor);
                 *ends = ends.narrow(0, 0, end);
+                // They begin and end within a vector along M.
+                matrix.form.run = matrix.form.run.filter(|(along, _)| *along != 0);
             }
             if let Some(places) = &mut terms.places {
                 *places = places.narrow(0, first, end);
@@ -629,14 +633,31 @@ impl Terms {
         part: &dyn Fn(&Tensor) -> Tensor,
     ) -> Fragment {
         let values = self.values(k, of_thread, part);
-        if let Some(values) = &values {
+        self.finish_values(k, values.as_deref(), &of_thread.0[0], part)
+    }
+
+    /// The same of values that a thread has computed before, in the order of `sums`.
+    pub(crate) fn finish_values(
+        &self,
+        k: &mut Builder,
+        values: Option<&[Expr]>,
+        sums: &Fragment,
+        part: &dyn Fn(&Tensor) -> Tensor,
+    ) -> Fragment {
+        if let Some(values) = values {
             self.store_beside(k, values, part);
         }
-        let c = k.fragment(self.c.ty(), of_thread.0[0].layout());
-        if let Some(values) = &values {
+        let c = k.fragment(self.c.ty(), sums.layout());
+        if let Some(values) = values {
             k.assign(&c, self.c.expr().over(values));
         }
         c
+    }
+
+    /// Whether closures compute some of the values.
+    pub(crate) fn has_closures(&self) -> bool {
+        let is_closure = |term: &Term| matches!(term, Term::Closure(_));
+        self.terms.iter().any(is_closure)
     }
 
     /// Stores the outputs beside C, and the elements of C as those of a tensor.
@@ -661,7 +682,7 @@ impl Terms {
     }
 
     /// The terms' values, by the numbers of the inputs; `None` if the kernel has failed.
-    fn values(
+    pub(crate) fn values(
         &self,
         k: &mut Builder,
         (sums, old, early): ThreadSums<'_>,

@@ -27,10 +27,11 @@ fn refuse<T>(why: String) -> Result<T, Error> {
 /// The bytes of the elements that an epilogue stores for its vectors only, by name, in a product of `elements` elements.
 pub(crate) fn stored_for_vectors(
     epilogue: &Epilogue,
+    given: &Given<'_>,
     elements: i64,
 ) -> impl Iterator<Item = (String, Ty, usize)> {
     let own = epilogue.outputs().count();
-    let (all, _) = epilogue.with_elements();
+    let (all, _) = epilogue.with_elements(|name| given.is_listed(name));
     let more: Vec<(String, Ty, usize)> = all
         .outputs()
         .skip(own)
@@ -71,13 +72,14 @@ impl<'a> WithVectors<'a> {
         layout_of_c: Option<&Layout>,
         mut take: impl FnMut(usize) -> Result<u64, Error>,
     ) -> Result<WithVectors<'a>, Error> {
-        if given.has_rows() && epilogue.reductions().next().is_some() {
-            return refuse(
-                "it has vectors of sums or maxima, and a tensor whose rows are a list: the vectors are of rows in their order"
-                    .to_string(),
-            );
+        for EpilogueReduction { name, kind, .. } in epilogue.reductions() {
+            if given.is_listed(name) {
+                return refuse(format!(
+                    "{name} has {kind}, and its rows are a list: the vectors are of rows in their order"
+                ));
+            }
         }
-        let (stored, sources) = epilogue.with_elements();
+        let (stored, sources) = epilogue.with_elements(|name| given.is_listed(name));
         let own = epilogue.outputs().count();
         let [m, n] = product.extents;
         let products =
@@ -88,9 +90,10 @@ impl<'a> WithVectors<'a> {
         }
         check_apart(given, &vectors, product)?;
         let names = || epilogue.reductions().map(|one| &one.name[..]);
+        let of_call = given;
         let mut given = given.without(|name| names().any(|own| own == name));
         if m == 0 || n == 0 || products == 0 {
-            for (name, ty, _) in stored_for_vectors(epilogue, 0) {
+            for (name, ty, _) in stored_for_vectors(epilogue, of_call, 0) {
                 given.elements(&name, ty, (None, 0, 0), product.device);
             }
             let filled = epilogue.reductions().zip(&vectors).map(|(one, vector)| {
@@ -113,7 +116,8 @@ impl<'a> WithVectors<'a> {
             });
         }
         let elements = m.saturating_mul(n).saturating_mul(products);
-        for (at, (name, ty, bytes)) in (own..).zip(stored_for_vectors(epilogue, elements)) {
+        for (at, (name, ty, bytes)) in (own..).zip(stored_for_vectors(epilogue, of_call, elements))
+        {
             let of = sources.iter().position(|source| *source == at);
             let of = of.and_then(|of| epilogue.reductions().nth(of));
             // What is reduced is contiguous.

@@ -169,7 +169,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     /// # Errors
     ///
     /// A call returns an error if the numbers are not contiguous or those of another number of groups, if a matrix has other modes or
-    /// strides that no kernel takes, for reductions of an epilogue and for [`Compute::Tf32x3`](crate::kernels::Compute::Tf32x3).
+    /// strides that no kernel takes, for reductions of an epilogue in groups of rows, some of which may belong to no group, and for
+    /// [`Compute::Tf32x3`](crate::kernels::Compute::Tf32x3).
     pub fn groups<X: GroupNumber>(mut self, groups: Groups, numbers: &View<'a, X>) -> Self {
         self.groups = Some(GivenGroups::new(groups, numbers));
         self

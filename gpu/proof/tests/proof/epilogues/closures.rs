@@ -1,9 +1,10 @@
 //! Closures of epilogues in batches, in lists, with two right factors, and under vectors.
 
 use colex_atom::{Arch, Ty};
-use colex_gpu::gemm::{Epilogue, GemmMethod};
+use colex_gpu::gemm::{Epilogue, EpilogueElements, GemmMethod};
 use colex_gpu::{Device, Gemm, View, ViewMut};
 use colex_layout::Layout;
+use colex_tensor::{Builder, Expr, Fragment};
 use half::f16;
 
 use super::{placed, placed_by_closure};
@@ -155,5 +156,84 @@ fn a_vector_has_the_elements_of_a_closure() {
             let wanted = vector.evaluate(&own).expect("a sum");
             assert_eq!(u64::from(rows[i].to_bits()), wanted, "row {i} by {method}");
         }
+    }
+}
+
+/// A function of a name has one code for all its uses in an epilogue.
+fn tripled(
+    _: &mut Builder,
+    [x]: [Fragment; 1],
+    _: &EpilogueElements,
+) -> Result<Expr, colex_tensor::Error> {
+    Ok(&x * 3.0)
+}
+
+/// An epilogue applies one function to several formulas, also to what it makes itself: its text numbers the inputs and is read as the
+/// same epilogue, and every kernel has the elements of each use.
+#[test]
+fn closures_are_applied_several_times() {
+    let thrice = Epilogue::new(Ty::F32, |e| {
+        let x = e.accumulator();
+        let once = e.apply("tripled", 1, Ty::F32, [x.clone()], tripled);
+        let other = e.apply("tripled", 1, Ty::F32, [x + 1.0], tripled);
+        e.output("other", other);
+        e.apply("tripled", 1, Ty::F32, [once], tripled)
+    });
+    let thrice = thrice.expect("an epilogue");
+    assert_eq!(
+        thrice.to_string(),
+        "(acc: f32, tripled: closure f32, tripled_2: closure f32, tripled_3: closure f32) -> C { tripled_3 } other { tripled_2 } \
+         tripled: closure 1 { acc } tripled: closure 1 { add(acc, 1) } tripled: closure 1 { tripled }"
+    );
+    assert_eq!(thrice, thrice.to_string().parse().expect("a text"));
+    let read = |text: &str| text.parse::<Epilogue>().unwrap_err().to_string();
+    assert_eq!(
+        read(
+            "(acc: f32, tripled: closure f32, tripled_3: closure f32) -> C { tripled_3 } tripled: closure 1 { acc } \
+             tripled: closure 1 { acc }"
+        ),
+        "epilogue: each closure among its inputs has its arguments behind the outputs, in that order"
+    );
+    // The number is a name like others.
+    let taken = Epilogue::new(Ty::F32, |e| {
+        let x = e.accumulator() + e.tensor("tripled_2", Ty::F32);
+        let once = e.apply("tripled", 1, Ty::F32, [x], tripled);
+        e.apply("tripled", 1, Ty::F32, [once], tripled)
+    });
+    assert_eq!(
+        taken.unwrap_err().to_string(),
+        "epilogue: `tripled_2` names two inputs or outputs: each has its own name"
+    );
+    let (n, k) = (24_i64, 32_i64);
+    for (arch, method, m) in [
+        (Arch::Sm70, GemmMethod::Simt, 40_i64),
+        (Arch::Sm70, GemmMethod::Volta, 40),
+        (Arch::Sm80, GemmMethod::Ampere, 40),
+        (Arch::Sm80, GemmMethod::Gemv, 1),
+        (Arch::Sm90a, GemmMethod::Hopper, 40),
+    ] {
+        let device = Device::simulator(arch);
+        let ones = device.upload(&vec![f16::ONE; (m.max(n) * k) as usize]);
+        let ones = ones.expect("ones");
+        let mut c = device.poisoned::<f32>((m * n) as usize).expect("C");
+        let mut other = device.poisoned::<f32>((m * n) as usize).expect("an output");
+        Gemm::new(
+            &View::new(&ones, Layout::new((m, k), (k, 1)).expect("a layout")).expect("A"),
+            &View::new(&ones, Layout::new((n, k), (k, 1)).expect("a layout")).expect("B"),
+            &c.view_mut((m, n)).expect("C"),
+        )
+        .epilogue(&thrice)
+        .output("other", &other.view_mut((m, n)).expect("a view"))
+        .method(method)
+        .run()
+        .unwrap_or_else(|why| panic!("{method} on {arch}: {why}"));
+        let [c, other] = [c, other].map(|found| found.download().expect("elements"));
+        assert_eq!(
+            c,
+            vec![9.0 * k as f32; (m * n) as usize],
+            "{method} on {arch}"
+        );
+        let wanted = vec![3.0 * (k + 1) as f32; (m * n) as usize];
+        assert_eq!(other, wanted, "{method} on {arch}");
     }
 }

@@ -185,6 +185,14 @@ type CallLayouts = [&'static str; 4];
 /// Four rows of 8 numbers in two groups, with 16 columns each.
 const PLAIN: CallLayouts = ["(4,8):(8,1)", "(16,8,2):(8,1,128)", "(4,16):(16,1)", "3:1"];
 
+/// The same of masked rows.
+const MASKED: CallLayouts = [
+    "(4,8,2):(8,1,32)",
+    "(16,8,2):(8,1,128)",
+    "(4,16,2):(16,1,64)",
+    "2:1",
+];
+
 /// The sentence with which a call is refused: by a plan that is changed, if a change is given.
 fn refused(
     kind: Groups,
@@ -239,6 +247,7 @@ fn refused_groups_say_what_would_be_right() {
         of(Groups::Rows, [a, b, "(4,16):(64,2)", numbers]),
         of(Groups::Rows, [a, "(16,8,(2,2)):(8,1,(128,512))", c, "5:1"]),
         refused(Groups::Rows, PLAIN, sums, None),
+        refused(Groups::Masked, MASKED, sums, None),
         by_plan(|plan| (plan.cluster, plan.swap) = ([1; 3], true)),
         by_plan(|plan| {
             (plan.cluster, plan.tile, plan.gather) = ([1; 3], [128, 128, 64], true);
@@ -263,6 +272,7 @@ fn refused_groups_say_what_would_be_right() {
             "groups: C, (4,16):(64,2), has no contiguous mode of a matrix with rows that are apart: no kernel takes it, and \
              matrices of groups are not packed",
             "groups: mode 2 of B, (16,8,(2,2)):(8,1,(128,512)), has several strides: give the groups one",
+            "groups: the epilogue reduces rows or columns, some of which belong to no group: an output holds what is reduced",
             "groups: the epilogue reduces rows or columns, some of which belong to no group: an output holds what is reduced",
             "groups: the plan swaps A and B: groups have their rows in A",
             "groups: the plan loads by threads: the Hopper kernel loads groups of rows by TMA",

@@ -244,6 +244,84 @@ fn rows_of_groups_are_scattered() -> Result<(), Error> {
     Ok(())
 }
 
+/// Vectors are of the rows of the product: a tensor that is read by a list has part in them, and an output that is written by a list
+/// keeps its rows, so that the elements of its formula are reduced in their own order.
+#[test]
+fn law_vectors_beside_lists_are_of_the_rows_of_the_product() -> Result<(), Error> {
+    let (m, n, k) = (16_i64, 24_i64, 8_i64);
+    let epilogue = Epilogue::new(Ty::F32, |e| {
+        let x = e.accumulator() + e.tensor("residual", Ty::F32);
+        let third = x.clone() * (1.0 / 3.0);
+        e.output("scattered", third.clone());
+        e.row_sums("sums", x.clone());
+        e.row_sums("thirds", third.clone());
+        e.column_sums("columns", third);
+        x
+    })?;
+    let number = |i: i64| bf16::from_f32((i % 7 - 3) as f32);
+    let in_a: Vec<bf16> = (0..m * k).map(number).collect();
+    let in_b: Vec<bf16> = (0..n * k).map(|i| number(i * 3)).collect();
+    // Of nine rows, some numbers name none.
+    let in_old: Vec<f32> = (0..9 * n).map(|i| (i % 11) as f32).collect();
+    let of_old: Vec<u32> = (0..m as u32).map(|i| i * 5 % 11).collect();
+    let of_output: Vec<u32> = (0..m as u32).map(|i| i * 3 % 16).collect();
+    let x = |i: i64, j: i64| -> f32 {
+        let term =
+            |l: i64| in_a[(i * k + l) as usize].to_f32() * in_b[(j * k + l) as usize].to_f32();
+        let sum = (0..k).map(term).fold(0_f32, |sum, term| sum + term);
+        let row = i64::from(of_old[i as usize]);
+        sum + if row < 9 {
+            in_old[(row * n + j) as usize]
+        } else {
+            0.0
+        }
+    };
+    for arch in [Arch::Sm70, Arch::Sm80, Arch::Sm90a] {
+        let device = Device::simulator(arch);
+        let (a, b) = (device.upload(&in_a)?, device.upload(&in_b)?);
+        let (old, of_old) = (device.upload(&in_old)?, device.upload(&of_old)?);
+        let list = device.upload(&of_output)?;
+        let poisoned = |count: i64| device.poisoned::<f32>(count as usize);
+        let (mut c, mut scattered) = (poisoned(m * n)?, poisoned(m * n)?);
+        let (mut sums, mut thirds, mut columns) = (poisoned(m)?, poisoned(m)?, poisoned(n)?);
+        Gemm::new(&a.view((m, k))?, &b.view((n, k))?, &c.view_mut((m, n))?)
+            .epilogue(&epilogue)
+            .tensor_rows("residual", &old.view((9, n))?, &of_old.view(m)?)
+            .output_rows("scattered", &scattered.view_mut((m, n))?, &list.view(m)?)
+            .output("sums", &sums.view_mut(m)?)
+            .output("thirds", &thirds.view_mut(m)?)
+            .output("columns", &columns.view_mut(n)?)
+            .run()?;
+        let (c, scattered) = (c.download()?, scattered.download()?);
+        for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
+            assert_eq!(c[(i * n + j) as usize], x(i, j), "({i},{j}) on {arch}");
+            let row = i64::from(of_output[i as usize]);
+            let third = scattered[(row * n + j) as usize];
+            assert_eq!(third, x(i, j) * (1.0 / 3.0), "({i},{j}) on {arch}");
+        }
+        let found = [sums.download()?, thirds.download()?, columns.download()?];
+        for (one, found) in epilogue.reductions().zip(&found) {
+            let (count, length) = if one.name == "columns" {
+                (n, m)
+            } else {
+                (m, n)
+            };
+            for at in 0..count {
+                let element = |of: i64| match &one.name[..] {
+                    "sums" => x(at, of),
+                    "thirds" => x(at, of) * (1.0 / 3.0),
+                    _ => x(of, at) * (1.0 / 3.0),
+                };
+                let own = (0..length).map(|of| u64::from(element(of).to_bits()));
+                let wanted = one.evaluate(&own.collect::<Vec<u64>>())?;
+                let found = u64::from(found[at as usize].to_bits());
+                assert_eq!(found, wanted, "number {at} of {} on {arch}", one.name);
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Two rows with one number are a data race, which the simulator names.
 #[test]
 fn one_row_twice_is_a_data_race() -> Result<(), Error> {
@@ -336,6 +414,19 @@ fn what_suits_no_list_gets_a_sentence() -> Result<(), Error> {
             .run();
         refused.expect_err("it is refused").to_string()
     };
+    let masked = {
+        let (mut c, mut output) = (device.zeros::<f32>(512)?, device.zeros::<f32>(512)?);
+        let matrices = View::new(&x, "(16,8,2):(8,1,128)")?;
+        let of_c = ViewMut::new(&mut c, "(16,16,2):(16,1,256)")?;
+        let to = ViewMut::new(&mut output, "(16,16,2):(16,1,256)")?;
+        let refused = Gemm::new(&matrices, &matrices, &of_c)
+            .groups(Groups::Masked, &rows.view(2)?)
+            .epilogue(&epilogue)
+            .tensor_rows("residual", &old.view((9, 16))?, &rows.view(16)?)
+            .output("scattered", &to)
+            .run();
+        refused.expect_err("it is refused").to_string()
+    };
     let sums = {
         let (mut c, mut sums) = (device.zeros::<f32>(256)?, device.zeros::<f32>(16)?);
         let matrix = x.view((16, 8))?;
@@ -346,8 +437,8 @@ fn what_suits_no_list_gets_a_sentence() -> Result<(), Error> {
         })?;
         let refused = Gemm::new(&matrix, &matrix, &c.view_mut((16, 16))?)
             .epilogue(&epilogue)
-            .tensor_rows("residual", &old.view((9, 16))?, &rows.view(16)?)
-            .output("sums", &sums.view_mut(16)?)
+            .tensor("residual", &old.view((16, 16))?)
+            .output_rows("sums", &sums.view_mut(16)?, &rows.view(16)?)
             .run();
         refused.expect_err("it is refused").to_string()
     };
@@ -357,6 +448,7 @@ fn what_suits_no_list_gets_a_sentence() -> Result<(), Error> {
             refused((9, 16), "16:2"),
             refused((9, 15), "16:1"),
             batch,
+            masked,
             sums
         ],
         [
@@ -364,9 +456,9 @@ fn what_suits_no_list_gets_a_sentence() -> Result<(), Error> {
             "epilogue: the rows of residual are 16:2, and the product has 16: a list has one number for each, without gaps",
             "epilogue: residual has the shape (9,15), and the product 16 columns: a tensor whose rows are a list has as many \
              columns, and any number of rows",
-            "epilogue: the rows of residual are a list, and the product is a batch: a list is of the rows of one product",
-            "epilogue: it has vectors of sums or maxima, and a tensor whose rows are a list: the vectors are of rows in their \
-             order",
+            "epilogue: the rows of residual are a list, and C has 1 mode behind its matrix: a list is of the rows of one matrix",
+            "epilogue: the rows of residual are a list, and C has 1 mode behind its matrix: a list is of the rows of one matrix",
+            "epilogue: sums has row sums, and its rows are a list: the vectors are of rows in their order",
         ]
     );
     Ok(())
