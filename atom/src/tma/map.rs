@@ -150,7 +150,7 @@ impl OobFill {
     }
 }
 
-/// A tensor in global memory as the copy engine sees it, and the box that one instruction moves: the arguments of
+/// A tensor in global memory as TMA sees it, and the box that one instruction moves: the arguments of
 /// `cuTensorMapEncodeTiled`, or of `cuTensorMapEncodeIm2col` if there is a pixel box. All lists run from the innermost
 /// dimension outwards.
 #[doc(alias = "CUtensorMap")]
