@@ -85,7 +85,7 @@ impl Row {
         Row { cluster, ..self }
     }
 
-    /// Two consumers take tiles in turn.
+    /// Two consumers follow the pingpong schedule.
     const fn pingpong(self) -> Row {
         Row {
             schedule: Schedule::Pingpong,
@@ -216,7 +216,7 @@ pub(super) const WITH_EPILOGUE: [Row; 24] = {
 };
 
 /// Plans for rows that tensor maps describe, of one product without an epilogue of the caller: eight kernels for several widths, of 128
-/// rows and of 192, with A and B as they are and swapped. In two of them the consumers take tiles in turn, so that one stores
+/// rows and of 192, with A and B as they are and swapped. In two of them the consumers follow the pingpong schedule, so that one stores
 /// its tile while the other multiplies: of 76 products of more than 50 us, these were up to a tenth faster, and by 2 percent on average
 /// where the best was known. Those of up to 128 columns have clusters of four blocks along N, which load a quarter of the rows of A each: of
 /// 38 products of 7 to 100 us whose rows begin between lines, they were up to a fifth faster. The rows

@@ -71,7 +71,8 @@ const ALL_WHOLE: usize = 4;
 const LEAST_STAGES: i64 = 4;
 
 impl GemmPlan {
-    /// Returns the plans that a call chooses among: on `sm_90a`, those of Hopper's kernel for these matrices, and with rows of
+    /// Returns the plans that a call chooses among, unless it is [one product](Self::candidates_of_one) or has an
+    /// [epilogue](Self::candidates_with_epilogue): on `sm_90a`, those of Hopper's kernel for these matrices, and with rows of
     /// 16-bit elements that no tensor map describes those of Ampere's and of the GEMV kernel too; elsewhere the one of the
     /// fastest kernel.
     ///
@@ -127,7 +128,7 @@ impl GemmPlan {
     /// let columns: Vec<i64> = of_128_rows.map(|plan| plan.columns).collect();
     /// assert_eq!(columns[..8], [256, 240, 224, 208, 192, 176, 160, 144]);
     /// assert_eq!(columns[8..16], [128, 120, 112, 104, 96, 88, 80, 72]);
-    /// // By consumers that take tiles in turn.
+    /// // With the pingpong schedule.
     /// assert_eq!(columns[16..], [192, 176, 160, 144, 128, 112]);
     /// ```
     pub fn candidates_of_one(operands: Operands, arch: Arch) -> Vec<GemmPlan> {
@@ -431,7 +432,7 @@ mod h200 {
     /// of that width alone. And of one whose blocks may add parts, also for a tile that has K whole: a fit to 11,474 times of 722 measured
     /// products of more than 8 us, each beside the other plans of its product, has 330.
     pub(super) const WIDTHS: [f64; 2] = [190.0, 400.0];
-    /// The same where consumers take tiles in turn, of which one stores while the other multiplies: the times as many clocks of an epilogue,
+    /// The same with the pingpong schedule, by which one consumer stores while the other multiplies: the times as many clocks of an epilogue,
     /// the clocks of it for each element of the columns that the tile has not, the clocks of each main loop, and the part of a main loop more
     /// for each of these columns. Of 117 products on an H200, these choose such a kernel 22 times, and it was faster 18 times.
     pub(super) const WIDTHS_IN_TURN: [f64; 4] = [2.0, 0.1, 300.0, 0.001];
