@@ -105,7 +105,7 @@ impl Interleave {
     }
 }
 
-/// What a load brings into the second-level cache (`CUtensorMapL2promotion`).
+/// What a load brings into the L2 cache (`CUtensorMapL2promotion`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum L2Promotion {
     /// No promotion.
@@ -176,7 +176,7 @@ pub struct TensorMap {
     pub swizzle: TmaSwizzle,
     /// The interleaving of channels.
     pub interleave: Interleave,
-    /// The unit that is promoted to the second-level cache.
+    /// The unit that is promoted to the L2 cache.
     pub l2: L2Promotion,
     /// The fill value of elements outside of the tensor.
     pub fill: OobFill,

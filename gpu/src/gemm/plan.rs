@@ -151,7 +151,7 @@ pub enum Division {
 /// The step of the widths of a kernel for several, by the width of its widest tile: a tile has at most eight widths above half of it.
 const WIDTHS: [(i64, i64); 2] = [(128, 8), (256, 16)];
 
-/// The most parts of a tile whose block that comes last adds the others.
+/// The most parts of a tile whose last warpgroup to arrive adds the others.
 pub(crate) const MOST_FIXUP: i64 = 8;
 
 /// The fewest steps along K that a share has of a tile that is divided by stream-K: to write and read the sums of a part takes as long as

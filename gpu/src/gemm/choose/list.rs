@@ -41,7 +41,7 @@ enum RowParts {
     Whole,
     /// Into any number of parts, which a second kernel adds.
     Any,
-    /// Into two, which the block that comes last adds.
+    /// Into two, which the last warpgroup to arrive adds.
     Two,
 }
 
@@ -100,7 +100,7 @@ impl Row {
         }
     }
 
-    /// With two parts the block that comes last is mostly faster than a second kernel, and with more slower.
+    /// With two parts the last warpgroup to arrive is mostly faster than a second kernel, and with more slower.
     const fn halved(self) -> Row {
         Row {
             parts: RowParts::Two,
