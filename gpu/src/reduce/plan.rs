@@ -72,7 +72,7 @@ pub struct ReducePlan {
     pub last_adds: bool,
     /// Whether the parts divide the turns along the inner mode. Otherwise they divide those along the other reduced modes.
     pub parts_inner: bool,
-    /// Whether vectors begin at the multiples of their size in memory wherever a row does: the elements at both ends of a row, which no
+    /// Whether rows are peeled: vectors begin at the multiples of their size in memory wherever a row does: the elements at both ends of a row, which no
     /// such vector has, are taken first and last. The rows must lie one after the other, and the tensor must begin at such a multiple.
     pub shifted: bool,
     /// Whether a thread asks for the elements of its next turn before it takes those of a turn, so that loads are under way all the time. It
