@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind};
 /// [`Gemm::autotune`](crate::gemm::Gemm::autotune) and [`Attention::autotune`](crate::attention::Attention::autotune) take the
 /// plan that the file has for the problem and the device. If it has
 /// none, the first call measures the plans that the model of time ranks first, on operands of its own that it rotates
-/// over more bytes than the second-level cache has, and appends the fastest. A plan is known by its text: an entry whose
+/// over more bytes than the L2 cache has, and appends the fastest. A plan is known by its text: an entry whose
 /// plan is no longer in the library's list, or that is damaged, counts as missing. Entries of another version of the
 /// library or of another device are not used.
 ///
@@ -84,7 +84,7 @@ pub(crate) trait Tuned: Clone + Eq + Hash + fmt::Display + Send + 'static {
 /// The plans that are measured.
 const CANDIDATES: usize = 8;
 
-/// The bytes over which operands rotate: more than twice the second-level cache of an H200.
+/// The bytes over which operands rotate: more than twice the L2 cache of an H200.
 const ROTATED: usize = 128 << 20;
 
 /// The most copies of the operands.

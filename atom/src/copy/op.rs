@@ -174,7 +174,7 @@ fn end(member: &CopyMember, space: Space, bits: i64) -> OperandKind {
     }
 }
 
-/// What divides an address: the bytes moved, a row of a matrix, or what the copy engine asks for (PTX ISA 9.7.9,
+/// What divides an address: the bytes moved, a row of a matrix, or what TMA asks for (PTX ISA 9.7.9,
 /// `cp.async.bulk`, `cp.async.bulk.tensor`).
 fn alignment(form: CopyForm, bits: i64) -> u32 {
     let CopyForm::Instruction(arguments) = form else {

@@ -13,7 +13,7 @@ pub enum Space {
     Cluster,
     /// Global memory; addresses are 64 bits.
     Global,
-    /// The second-level cache, where a prefetch ends.
+    /// The L2 cache, where a prefetch ends.
     L2,
     /// The tensor memory of Blackwell.
     Tensor,

@@ -105,7 +105,7 @@ impl Interleave {
     }
 }
 
-/// What a load brings into the second-level cache (`CUtensorMapL2promotion`).
+/// What a load brings into the L2 cache (`CUtensorMapL2promotion`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum L2Promotion {
     /// No promotion.
@@ -150,7 +150,7 @@ impl OobFill {
     }
 }
 
-/// A tensor in global memory as the copy engine sees it, and the box that one instruction moves: the arguments of
+/// A tensor in global memory as TMA sees it, and the box that one instruction moves: the arguments of
 /// `cuTensorMapEncodeTiled`, or of `cuTensorMapEncodeIm2col` if there is a pixel box. All lists run from the innermost
 /// dimension outwards.
 #[doc(alias = "CUtensorMap")]
@@ -176,7 +176,7 @@ pub struct TensorMap {
     pub swizzle: TmaSwizzle,
     /// The interleaving of channels.
     pub interleave: Interleave,
-    /// The unit that is promoted to the second-level cache.
+    /// The unit that is promoted to the L2 cache.
     pub l2: L2Promotion,
     /// The fill value of elements outside of the tensor.
     pub fill: OobFill,

@@ -1,4 +1,4 @@
-//! Boxes of the copy engine, TMA, by an inverse and a composition; im2col as a layout.
+//! Boxes of TMA, by an inverse and a composition; im2col as a layout.
 //!
 //! Run it with `cargo run -p colex-book --example atom_tma`; each line `== .. ==` names a piece of the chapter.
 

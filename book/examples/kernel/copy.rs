@@ -114,7 +114,7 @@ fn library() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Copies by the copy engine.
+/// Copies by `cp.async.bulk`.
 fn engine() -> Result<(), Box<dyn Error>> {
     // ANCHOR: engine
     let device = Device::simulator(Arch::Sm90a);

@@ -1,4 +1,4 @@
-//! The library's Hopper kernel: plans with other numbers, and consumers in turn.
+//! The library's Hopper kernel: plans with other numbers, and the pingpong schedule.
 //!
 //! Run it with `cargo run -p colex-book --example kernel_hopper_library`; each line `== .. ==` names a piece of the chapter.
 
@@ -46,7 +46,7 @@ fn other_numbers() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Two consumers that take tiles in turn.
+/// Two consumers with the pingpong schedule.
 fn pingpong() -> Result<(), Box<dyn Error>> {
     println!("\n== pingpong ==");
     // ANCHOR: pingpong

@@ -134,7 +134,7 @@ fn matrices() -> Result<(), Box<dyn Error>> {
 }
 
 // ANCHOR: square
-/// Transposes squares of 64 by 64 elements of 16 bits: the copy engine moves, four warps turn.
+/// Transposes squares of 64 by 64 elements of 16 bits: TMA moves, four warps turn.
 fn square(fences: bool) -> Result<TensorKernel, Box<dyn Error>> {
     let mut k = Builder::new("transpose_square", Arch::Sm90a, 128);
     // Mode 0 is contiguous in the source, mode 1 in the destination.
@@ -182,7 +182,7 @@ fn square(fences: bool) -> Result<TensorKernel, Box<dyn Error>> {
     k.copy(&read, &src, &held);
     k.copy(&write, &held, &dst);
     if fences {
-        k.fence(FenceKind::ProxyAsyncShared); // the engine reads what the threads have written
+        k.fence(FenceKind::ProxyAsyncShared); // TMA reads what the threads have written
     }
     k.sync();
     k.if_(first, |k| {
@@ -194,7 +194,7 @@ fn square(fences: bool) -> Result<TensorKernel, Box<dyn Error>> {
 }
 // ANCHOR_END: square_turn
 
-/// Transposes 104 by 136 elements by the copy engine.
+/// Transposes 104 by 136 elements by TMA.
 fn engine() -> Result<(), Box<dyn Error>> {
     println!("\n== engine ==");
     // ANCHOR: engine
@@ -248,7 +248,7 @@ fn diagonal() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Transposes by the copy engine.
+/// Transposes by TMA.
 fn after() -> Result<(), Box<dyn Error>> {
     println!("\n== after ==");
     // ANCHOR: after
@@ -333,7 +333,7 @@ fn exercise_1() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Exercise 4: the fence between the threads and the copy engine is left out.
+/// Exercise 4: the fence between the threads and TMA is left out.
 fn exercise_4() -> Result<(), Box<dyn Error>> {
     println!("\n== exercise_4 ==");
     // ANCHOR: exercise_4

@@ -31,7 +31,7 @@ pub struct AttentionCost {
     pub launch: f64,
     /// The steps of keys of a block that is alone, one wave of blocks after the other.
     pub steps: f64,
-    /// The bytes that all blocks load: each once from the memory of the device, all of them through the second-level cache.
+    /// The bytes that all blocks load: each once from the memory of the device, all of them through the L2 cache.
     pub loads: f64,
     /// The scores of all waves: both products and the softmax between them.
     pub products: f64,
@@ -96,7 +96,7 @@ pub(crate) mod h200 {
     pub(crate) const HOPPER_LAUNCH: f64 = 2.6;
     /// What an early begin takes off a launch: that of a product of 512 cubed (`PERFORMANCE.md`).
     pub(crate) const EARLY: f64 = 0.4;
-    /// Bytes of the device's memory, and of the second-level cache, in a microsecond: those of the model of products.
+    /// Bytes of the device's memory, and of the L2 cache, in a microsecond: those of the model of products.
     pub(crate) const BYTES: [f64; 2] = [4.07e6, 13.2e6];
     /// Hopper's scores: close to 510, 700 and 700 TFLOP/s with 64, 128 and 256 features (`PERFORMANCE.md`). The order of the two
     /// products changes less than the model is precise.
@@ -188,7 +188,7 @@ pub(crate) struct CountedWork {
     scores: f64,
     /// What an early begin takes off each launch.
     early: f64,
-    /// The microseconds in which the second-level cache takes a part of all rows.
+    /// The microseconds in which the L2 cache takes a part of all rows.
     part: f64,
     /// The waves of warps that lanes share the parts in.
     waves: f64,

@@ -108,8 +108,8 @@ pub struct AttentionPlan {
     pub consumers: i64,
     /// The number of pipeline stages of K and V.
     pub stages: i64,
-    /// Whether the consumers take turns in issuing their products, so that the softmax of one runs beside the products of
-    /// another (Hopper, with several consumers).
+    /// Whether the consumers follow a pingpong schedule: they take turns in issuing their products, so that the softmax of one
+    /// runs beside the products of another (Hopper, with several consumers).
     pub turns: bool,
     /// The number of heads that are computed side by side, so that the L2 cache holds their keys and values (Hopper).
     pub strip: i64,
@@ -131,9 +131,9 @@ pub struct AttentionPlan {
     /// Whether a kernel that runs first sorts the sequences of packed queries, so that no block takes an empty tile and the
     /// longest sequences come first (Hopper).
     pub sorted: bool,
-    /// Whether a kernel may begin before the launch before it on the stream has ended (from `sm_90` on): its blocks take the
-    /// multiprocessors that this launch leaves, prepare themselves, and wait there for its end. So do the kernel that adds the
-    /// parts of the keys and the one that sorts sequences.
+    /// Whether a kernel uses programmatic dependent launch (from `sm_90` on): it may begin before the launch before it on the
+    /// stream has ended, and its blocks take the multiprocessors that this launch leaves, prepare themselves, and wait there
+    /// for its end. So do the kernel that adds the parts of the keys and the one that sorts sequences.
     pub early: bool,
     /// The number of steps whose keys and values a block asks the L2 cache for while it waits for the launch before it, after it
     /// has computed where they lie. So a block needs less time after the wait until its first loads arrive. Nothing is read before

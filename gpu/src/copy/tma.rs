@@ -163,7 +163,7 @@ fn is_aligned(addresses: [u64; 2]) -> bool {
     addresses.iter().all(|at| at.is_multiple_of(MAP as u64))
 }
 
-/// The bytes of a row of shared memory: what a swizzle of the copy engine spans at most.
+/// The bytes of a row of shared memory: what a swizzle of TMA spans at most.
 const ROW: i64 = 128;
 
 /// Squares of one row's length in a block's tile, along mode 0 and along mode 1.

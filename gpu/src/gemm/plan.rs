@@ -138,8 +138,8 @@ impl Operands {
 pub enum Division {
     /// Each tile that is divided has the same number of parts, which a second kernel adds.
     SplitK,
-    /// Each tile that is divided has the same number of parts, 2 to 8. The block that comes to the end of its part last adds the
-    /// others, and stores the tile as it stores a whole one. There is no second kernel, and the bits are those of as many parts by
+    /// Each tile that is divided has the same number of parts, 2 to 8. The last warpgroup to come to the end of its part
+    /// adds the others, and stores the tile as it stores a whole one. There is no second kernel, and the bits are those of as many parts by
     /// [`SplitK`](Division::SplitK). CUTLASS calls the exchange fixup.
     SplitKFixup,
     /// The steps along K of all tiles that are divided are one row, in even shares that may begin and end inside of tiles and cross
@@ -151,7 +151,7 @@ pub enum Division {
 /// The step of the widths of a kernel for several, by the width of its widest tile: a tile has at most eight widths above half of it.
 const WIDTHS: [(i64, i64); 2] = [(128, 8), (256, 16)];
 
-/// The most parts of a tile whose block that comes last adds the others.
+/// The most parts of a tile whose last warpgroup to arrive adds the others.
 pub(crate) const MOST_FIXUP: i64 = 8;
 
 /// The fewest steps along K that a share has of a tile that is divided by stream-K: to write and read the sums of a part takes as long as
@@ -179,7 +179,7 @@ pub struct GemmPlan {
     /// multiples of 8 do. With an epilogue of the caller, these are whole parts in which TMA stores C. Plans that differ in this number
     /// alone have one kernel with a main loop for each width, and each launch gives it the number. 0 stands for a kernel of one width,
     /// whose tiles have `tile[1]` columns. A kernel of several widths computes one product, which it does not add to C. It takes K whole,
-    /// or in parts that [the block that comes last](Division::SplitKFixup) adds. The rows of B (of A, if the plan swaps them) are
+    /// or in parts that [the last warpgroup to arrive](Division::SplitKFixup) adds. The rows of B (of A, if the plan swaps them) are
     /// contiguous along K. TMA loads A and B and stores C, but for up to 56 columns of 16 bits or 24 of 32 bits at the end of a tile, which
     /// threads store. Blocks along M of its clusters are at most 2.
     pub columns: i64,
@@ -198,16 +198,16 @@ pub struct GemmPlan {
     /// up to 8 blocks along K too.
     pub cluster: [i64; 3],
     /// The number of parts into which clusters divide K (Hopper; 1 for the others). Each writes its sums to a workspace. A
-    /// second kernel adds them in the order of the parts and stores C. By [`Division::SplitKFixup`], one of the blocks does.
+    /// second kernel adds them in the order of the parts and stores C. By [`Division::SplitKFixup`], the last warpgroup to arrive does.
     pub split: i64,
     /// What these are parts of: each tile, or the row of the steps of all tiles that are divided (split-K if `split` is 1).
     pub division: Division,
     /// The number of the clusters' tiles whose K is not divided: the first of the order (0 if `split` is 1). Those that
     /// fill whole rounds need no parts.
     pub undivided: i64,
-    /// Whether a kernel may begin before the launch before it on the stream has ended (Hopper, and GEMV from `sm_90` on): its blocks take the
-    /// multiprocessors that this launch leaves, prepare themselves, and wait there until it has ended and its writes are visible. So does the
-    /// kernel that adds the parts of K. No other work of the stream sees a difference but in time. The model of time sets this for
+    /// Whether a kernel uses programmatic dependent launch (Hopper, and GEMV from `sm_90` on): it may begin before the launch before it on
+    /// the stream has ended, and its blocks take the multiprocessors that this launch leaves, prepare themselves, and wait there until it has
+    /// ended and its writes are visible. So does the kernel that adds the parts of K. No other work of the stream sees a difference but in time. The model of time sets this for
     /// short products; a plan with `false` in [`Gemm::prepare_with`](super::Gemm::prepare_with) is launched in order.
     pub early: bool,
     /// The order in which blocks (on Hopper, clusters) visit the tiles: a grouped order with strips of 1 to 65536 tiles.

@@ -139,7 +139,7 @@ pub struct GemmProblem {
 /// // One of several products in a launch, whose plans have one width.
 /// let plain = GemmProblem { alone: false, ..GemmProblem::new(8192, 8192, 8192) };
 /// assert_eq!(first(&plain).schedule, Schedule::Cooperative);
-/// // A residual of 16 bits and a bias: consumers that take tiles in turn hide what they cost.
+/// // A residual of 16 bits and a bias: the pingpong schedule hides what they cost.
 /// let work = EpilogueWork { instructions: 3, special_functions: 0, tensor_bytes: 2 };
 /// let residual = GemmProblem { epilogue: Some(work), ..plain };
 /// assert_eq!(first(&residual).schedule, Schedule::Pingpong);

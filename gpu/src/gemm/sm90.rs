@@ -506,7 +506,7 @@ impl ConsumerTurns {
 struct Divided {
     sum: SplitSum,
     row: StepRow,
-    /// How the block that comes last adds the other part, if no second kernel adds the parts.
+    /// How the last warpgroup to arrive adds the other part, if no second kernel adds the parts.
     fixup: Option<Fixup>,
 }
 

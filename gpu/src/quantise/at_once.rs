@@ -37,7 +37,7 @@ struct AtOnce<'a> {
     kept: Option<Tensor>,
     /// Of x, of q, and from x to shared memory.
     copies: [TiledCopy; 3],
-    /// Of what is read once, so that the second-level cache keeps the rest.
+    /// Of what is read once, so that the L2 cache keeps the rest.
     once: Hints,
     thread: Index,
     block: Index,

@@ -89,8 +89,8 @@ pub enum QuantiseAccess {
     /// With the first column of the row. The vector divides the columns and the strides of the rows.
     Rows,
     /// At multiples of the vector in memory, wherever a row begins. Rows lie one after the other without gaps. So an element of x and its
-    /// number in q are equally far behind such a multiple, and one shift serves both. Threads take the vectors inside of a row, and single
-    /// elements at both ends.
+    /// number in q are equally far behind such a multiple, and one shift serves both. The row is peeled: threads take the
+    /// vectors inside of it, and single elements at both ends.
     Shifted,
     /// With the first of the rows of a block. Rows lie one after the other without gaps, so those of a block are one span of elements, which
     /// it copies to shared memory by vectors. There, each thread takes single elements of a row. The numbers go back through shared memory.
@@ -104,7 +104,7 @@ const PREFERRED: i64 = 32;
 const SHIFTED_PREFERRED: i64 = 64;
 const HELD: i64 = 128;
 
-/// Rows that no vector divides: the columns from which on vectors are shifted, and below which rows are staged; the elements that a thread
+/// Rows whose length is not a multiple of the vector: the columns from which on they are peeled, and below which rows are staged; the elements that a thread
 /// has of a staged row by default, and the threads of such a block. Those of the rows of a log-softmax are the same
 /// (`rowwise/plan.rs`), and were not measured here.
 const SHIFTED_COLUMNS: i64 = 256;
@@ -146,8 +146,8 @@ impl QuantisePlan {
     /// Returns the plan that reads each row once where the chip holds it.
     ///
     /// - The registers of a block hold rows of up to 64 KiB: 32 bytes for each thread, or more where the threads of a block are too few.
-    /// - Of rows that no vector divides, and that lie one after the other, vectors are shifted ([`QuantiseAccess::Shifted`]) from 256
-    ///   columns on; shorter ones are staged in shared memory ([`QuantiseAccess::Staged`]).
+    /// - Rows whose length is not a multiple of the vector, and that lie one after the other, are peeled ([`QuantiseAccess::Shifted`]) from
+    ///   256 columns on; shorter ones are staged in shared memory ([`QuantiseAccess::Staged`]).
     /// - On Hopper, longer rows are divided among the blocks of a cluster: the fewest of 2, 4 and 8 whose threads have 64 bytes each in
     ///   registers and as many in shared memory, or 8 whose threads have up to 128 bytes of both. Eight blocks of 1024 threads hold 2 MiB so.
     /// - Longer ones are read again, and found in the caches in part. A cluster of 8 blocks reads them on Hopper, and one block elsewhere.

@@ -26,7 +26,7 @@ use crate::scratch::WordKind;
 ///
 /// *Two launches* ([`fastest`](TensorScalePlan::fastest)): the blocks of the first one find the largest size in their parts of the tensor.
 /// Each block of the second one makes the scale of all of these sizes, and quantises its parts. If `reversed`, it begins with the elements
-/// that were read last, which the second-level cache still has. The second reading and the results are marked as used once, so that they
+/// that were read last, which the L2 cache still has. The second reading and the results are marked as used once, so that they
 /// take no place from the others.
 ///
 /// *One launch* ([`at_once`](TensorScalePlan::at_once)), if registers hold or shared memory keeps some accesses of a thread: all blocks run
@@ -72,7 +72,7 @@ pub struct TensorScalePlan {
     pub held: i64,
     /// The accesses of a thread whose elements stay in shared memory.
     pub kept: i64,
-    /// The accesses of a thread that the second-level cache is to have for the second reading, of one launch: all elements but those of
+    /// The accesses of a thread that the L2 cache is to have for the second reading, of one launch: all elements but those of
     /// the last such accesses are marked as the first to leave the cache. If it is 0, no elements are marked.
     pub cached: i64,
     /// Whether one launch reads the elements again before it quantises those in registers and in shared memory. Two launches have none.
@@ -95,7 +95,7 @@ const ACCESSES_AT_ONCE: i64 = 4;
 /// The accesses that such a thread holds: with more, registers spill.
 const HELD: i64 = 20;
 
-/// The bytes of what is read twice that the second-level cache is to have. Half of its 50 MiB on an H200: each half of the
+/// The bytes of what is read twice that the L2 cache is to have. Half of its 50 MiB on an H200: each half of the
 /// multiprocessors has a cache of its own.
 const CACHED_BYTES: i64 = 24 << 20;
 
@@ -264,7 +264,7 @@ impl TensorScalePlan {
         product([self.threads, self.vector(), self.accesses])
     }
 
-    /// Returns the bytes that the launches read and write for a number of elements. The second-level cache has a part of those that are
+    /// Returns the bytes that the launches read and write for a number of elements. The L2 cache has a part of those that are
     /// read twice.
     ///
     /// ```

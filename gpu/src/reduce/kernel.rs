@@ -45,7 +45,7 @@ struct ReduceKernel<'a> {
     has_nan: bool,
 }
 
-/// How blocks that share results leave their parts to the block that comes last.
+/// How blocks that share results leave their parts to the last block to finish.
 #[derive(Clone)]
 struct Joint<'a> {
     /// The plan of the addition of the parts.
@@ -71,7 +71,7 @@ struct ClusterParts {
     place: Index,
 }
 
-/// The bytes of the parts that a thread of the block that comes last has on their way at once, without a stated number of blocks and
+/// The bytes of the parts that a thread of the last block to finish has on their way at once, without a stated number of blocks and
 /// at most.
 pub(super) const PARTS_BYTES: i64 = 256;
 const MOST_PARTS_BYTES: i64 = 512;
@@ -251,7 +251,7 @@ pub(super) fn counters(rows: i64, tiles: i64) -> Result<Layout, colex_layout::Er
     Layout::concat(&[rows, Layout::leaf(Int::Dynamic(tiles), Int::Static(1))?])
 }
 
-/// The bytes of the parts that a thread of the block that comes last has on their way at once: half of its registers, if the plan says how
+/// The bytes of the parts that a thread of the last block to finish has on their way at once: half of its registers, if the plan says how
 /// many blocks a multiprocessor must hold.
 fn parts_bytes(plan: &ReducePlan) -> i64 {
     if plan.min_blocks == 0 {
@@ -852,7 +852,7 @@ impl ReduceKernel<'_> {
         Expr::from(&before).equals(last)
     }
 
-    /// The sums, best elements or keys of all parts, in the block that comes last. The threads that share a result have every `n`-th part
+    /// The sums, best elements or keys of all parts, in the last block to finish. The threads that share a result have every `n`-th part
     /// each.
     fn joined(
         &self,

@@ -28,7 +28,7 @@ use crate::memory_bound::traffic::Traffic;
 /// one. If the inner mode is reduced, the places of a vector are added in their order. Then the threads of `across` are added, and
 /// those of `along` if the inner mode is reduced: the lanes of a warp at XOR distances, the least first, then the warps in
 /// their order. Part `p` has the turns `p`, `p + parts`, .. along the inner mode or along the other reduced modes. A second kernel adds
-/// the parts under its own plan; or the block that comes last does ([`last_adds`](ReducePlan::last_adds)), in the same order for every block: of
+/// the parts under its own plan; or the last block to finish does ([`last_adds`](ReducePlan::last_adds)), in the same order for every block: of
 /// its `n` threads that share a result, thread `t` adds the parts `t`, `t + n`, .., and then the threads are added as above. The first
 /// block of a [`cluster`](ReducePlan::cluster) adds the parts of the others to its own before that, one after the other in their order. What
 /// clusters have then takes the place of the parts.
@@ -67,19 +67,19 @@ pub struct ReducePlan {
     pub turns_inner: bool,
     /// The blocks that share a result. A second kernel adds their parts, or one of them does.
     pub parts: i64,
-    /// Whether the block that comes last adds the parts of a result, so that there is one launch. It counts the blocks by counters
+    /// Whether the last block to finish adds the parts of a result, so that there is one launch. It counts the blocks by counters
     /// that the library keeps at 0 between the launches. Without parts, it means nothing.
     pub last_adds: bool,
     /// Whether the parts divide the turns along the inner mode. Otherwise they divide those along the other reduced modes.
     pub parts_inner: bool,
-    /// Whether vectors begin at the multiples of their size in memory wherever a row does: the elements at both ends of a row, which no
+    /// Whether rows are peeled: vectors begin at the multiples of their size in memory wherever a row does: the elements at both ends of a row, which no
     /// such vector has, are taken first and last. The rows must lie one after the other, and the tensor must begin at such a multiple.
     pub shifted: bool,
     /// Whether a thread asks for the elements of its next turn before it takes those of a turn, so that loads are under way all the time. It
     /// has registers for the loads of two turns. The turns go along the reduced modes without the inner one. The bits are the same.
     pub prefetches: bool,
     /// The blocks of which a multiprocessor must hold the registers, if it is not 0. With 1, the assembler has registers for all loads of a
-    /// turn; with 0 it takes fewer, and loads a part of them after the others. The block that comes last has as many parts under way as
+    /// turn; with 0 it takes fewer, and loads a part of them after the others. The last block to finish has as many parts under way as
     /// half of these registers hold.
     pub min_blocks: i64,
     /// The blocks of a cluster: 1, or on Hopper 2, 4 or 8, of which the parts are a multiple. The blocks of a cluster have successive parts of
@@ -278,7 +278,7 @@ const PREFETCHED_REGISTERS: i64 = 1 << 15;
 /// The most accesses of a thread in such a turn: with 16, maxima take up to 255 registers, and sums gained nothing on an H200.
 const PREFETCHED_ACCESSES: i64 = 8;
 
-/// Whether the block that comes last adds the parts by default.
+/// Whether the last block to finish adds the parts by default.
 const LAST_ADDS: bool = true;
 
 /// The blocks of which a multiprocessor must hold the registers by default.
@@ -415,7 +415,7 @@ impl ReducePlan {
         }
         // No more parts than make the turns of a part as few.
         let parts = div_up(turns, div_up(turns, parts));
-        // Registers, so that a thread of the block that comes last asks for all its parts at once. Parts of 16 bits count as those of 32:
+        // Registers, so that a thread of the last block to finish asks for all its parts at once. Parts of 16 bits count as those of 32:
         // without a number of blocks, ptxas gives maxima of 64 columns 32 registers on sm_80, and their accesses alone need 64.
         let bits = i64::from(problem.function.part_ty(problem.ty).bits());
         let part = plan.vector * bits.max(32) / 8;
@@ -760,7 +760,7 @@ impl ReducePlan {
         self.cluster > 1 && self.stored_parts() == 1
     }
 
-    /// Whether the block that comes last adds the parts of a result.
+    /// Whether the last block to finish adds the parts of a result.
     pub(crate) fn joins(&self) -> bool {
         self.last_adds && self.stored_parts() > 1 && self.operands.stage == ReduceStage::Whole
     }
@@ -774,7 +774,7 @@ impl ReducePlan {
         }
     }
 
-    /// The plan by which the threads of the block that comes last add the parts.
+    /// The plan by which the threads of the last block to finish add the parts.
     pub(crate) fn combining(&self) -> ReducePlan {
         let operands = ReduceOperands {
             stage: ReduceStage::Combine,

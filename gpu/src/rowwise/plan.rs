@@ -54,7 +54,7 @@ pub struct RowwisePlan {
     pub blocks: i64,
     /// Where the rows are between their reading and the results.
     pub storage: RowStorage,
-    /// Whether the warps of a row meet once, in place of twice for its totals. In a softmax, each warp takes the powers under its own
+    /// Whether the warps of a row make one cross-warp reduction, in place of two for its totals. In a softmax, each warp takes the powers under its own
     /// maximum; the warps exchange the maximum with the sum, and the results are multiplied by the power of the difference of both
     /// maxima, so that they differ in the last bits. In a layer norm, each warp takes the squares of the differences from its own mean; the
     /// warps exchange the sums of both, and the results differ in the last bits too. In an RMSNorm, rows that follow each other exchange
@@ -98,8 +98,8 @@ pub enum RowStorage {
         /// The most clusters of the launch.
         clusters: i64,
     },
-    /// The threads have a whole row in registers. Rows lie one after the other without gaps, and begin where they do: accesses
-    /// take the vectors inside of a row at multiples of their width, and single elements what is left at both ends. A thread loads the
+    /// The threads have a whole row in registers. Rows lie one after the other without gaps, begin where they do, and are peeled:
+    /// accesses take the vectors inside of a row at multiples of their width, and single elements what is left at both ends. A thread loads the
     /// weight and the bias of its columns by single elements.
     Shifted {
         /// The rows that are under way to registers while a block computes one: 0 or 1, and 0 if a block has one row alone.
@@ -630,8 +630,8 @@ impl RowwisePlan {
     /// 512 KiB and more. A row of more than 128 KiB and up to 256 KiB in `f32` has a cluster of four. [`fastest_on`] weighs it against
     /// passes, by the rates of a device. A layer norm, which would have three passes, has a cluster up to 512 KiB. The warps of a softmax
     /// meet once, and those of a layer norm whose rows are in registers, unless accesses are of one element or only few warps share a row.
-    /// Rows of fewer than 512 elements of 16 bits that no vector divides are staged in shared memory, and vectors of longer ones are shifted
-    /// ([`RowStorage::Shifted`]), of norms without a residual with or without weights.
+    /// Rows of 16-bit elements whose length is not a multiple of the vector are staged in shared memory below 512 elements, and longer ones
+    /// are peeled ([`RowStorage::Shifted`]), of norms without a residual with or without weights.
     ///
     /// Rows that lie beside each other, as those of a softmax along the first mode of a row-major matrix, have plans of their own
     /// ([`RowStorage::Turned`]): a block of 256 threads holds 64 KiB of its rows in registers and takes 128 bytes of a column at once, or

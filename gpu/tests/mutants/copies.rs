@@ -573,7 +573,7 @@ fn elementwise(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     })
 }
 
-/// A run a block by the copy engine's plain copies.
+/// A run a block by bulk copies.
 fn bulk(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let ty = r.one(&[Ty::F16, Ty::F32, Ty::S32]);
     let chunk = r.one(&[64, 128, 256]);

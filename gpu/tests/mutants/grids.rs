@@ -1,5 +1,5 @@
 //! Copies without a question whose tile numbers come from the grid, over extents that only the launch knows: tile by tile,
-//! behind a branch, in turns, and by the copy engine.
+//! behind a branch, in turns, and by TMA.
 
 use colex_atom::{Arch, Ty};
 use colex_gpu::ir::FenceKind;
@@ -236,7 +236,7 @@ fn halved([x, y, z]: [u32; 3]) -> [u32; 3] {
     [x, y.div_ceil(2), z]
 }
 
-/// A row's run for each block, by the copy engine.
+/// A row's run for each block, by TMA.
 fn bulk(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let ty = r.one(&[Ty::F16, Ty::F32, Ty::S32]);
     let (rows, runs) = (r.range(1, 3), r.range(1, 3));

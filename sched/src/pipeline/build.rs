@@ -63,7 +63,7 @@ impl WarpSpecialized {
         }
     }
 
-    /// Returns two consumers in turn.
+    /// Returns two consumers that follow the pingpong schedule.
     pub const fn pingpong(stages: usize, tiles: usize, k_tiles: usize) -> Self {
         WarpSpecialized {
             schedule: Schedule::Pingpong,

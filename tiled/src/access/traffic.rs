@@ -35,7 +35,7 @@ pub enum Traffic {
         /// The first thread of the first request that touches more, and the coordinate it starts at.
         first: Option<Box<Place>>,
     },
-    /// The requests of the copy engine (`cp.async.bulk` and TMA), each of one thread: how many, the bytes of each, into
+    /// The requests of TMA (`cp.async.bulk`, and boxes of tensor maps), each of one thread: how many, the bytes of each, into
     /// how many stretches of memory they fall and the shortest of them, and the sectors of 32 bytes of global memory, or
     /// the rows of 128 bytes of shared memory, that they touch, against the fewest that hold as many bytes.
     Bulk {
@@ -72,11 +72,11 @@ pub(crate) struct Requests<'a> {
     pub(crate) chunk: usize,
     /// Of the lanes that pass one address, one is served: matrix copies.
     pub(crate) one_of_equal: bool,
-    /// The copy engine moves them: in one piece, or as a box.
+    /// TMA moves them: in one piece, or as a box.
     pub(crate) engine: Option<Engine>,
 }
 
-/// What the copy engine takes.
+/// What TMA takes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Engine {
     /// One stretch of memory.
@@ -150,7 +150,7 @@ impl Requests<'_> {
         Ok(Ok(starts))
     }
 
-    /// The copy engine's requests: each instruction of a thread is one.
+    /// TMA's requests: each instruction of a thread is one.
     fn bulk(&self, named: &AccessMap, engine: Engine) -> Result<Traffic, Error> {
         let global = self.space == Space::Global;
         let mut sums = BulkSums {
@@ -190,7 +190,7 @@ fn in_bits(offset: i64, bits: i64) -> Result<i64, Error> {
         .ok_or(overflow(offset, '*', bits))?)
 }
 
-/// What the requests of the copy engine add up to.
+/// What the requests of TMA add up to.
 #[derive(Default)]
 struct BulkSums {
     unit: i64,

@@ -34,7 +34,7 @@ impl TiledCopy {
         Ok(named)
     }
 
-    /// Whether the copy engine moves the data, and what it takes.
+    /// Whether TMA moves the data, and what it takes.
     pub(crate) fn engine(&self) -> Option<Engine> {
         let ptx = self.atom().op().map_or("", |op| &op.ptx);
         match (ptx.contains(".bulk"), self.atom().tensor_rank()) {

@@ -64,7 +64,7 @@ impl<'a> Contender<'a> {
 }
 
 /// Times of each contender: `rounds` samples of `batch` runs one after the other, the contenders taking turns. A run that is not
-/// measured is before each sample: the memory takes what the contender before has left in the second-level cache, some 25 MB of the
+/// measured is before each sample: the memory takes what the contender before has left in the L2 cache, some 25 MB of the
 /// output of a copy.
 pub(super) fn take_turns(
     device: &Device,

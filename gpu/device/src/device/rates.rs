@@ -22,7 +22,7 @@ pub struct Rates {
     pub clock: u32,
     /// The highest clock of the memory, in kilohertz.
     pub memory_clock: u32,
-    /// The bits that the memory moves at each edge of its clock. The slices of the second-level cache belong to the controllers
+    /// The bits that the memory moves at each edge of its clock. The slices of the L2 cache belong to the controllers
     /// of this bus, so that its rate grows with it too.
     pub bus: u32,
 }

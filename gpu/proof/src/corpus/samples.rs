@@ -149,7 +149,7 @@ pub fn pipelined(target: Arch) -> Result<Kernel, colex_atom::Error> {
     Ok(k.finish())
 }
 
-/// Returns two warpgroups: one fills a ring by the copy engine, the other multiplies it by `wgmma`.
+/// Returns two warpgroups: one fills a ring by TMA, the other multiplies it by `wgmma`.
 ///
 /// # Errors
 ///
@@ -278,7 +278,7 @@ impl Ring {
     }
 }
 
-/// Returns one tile into shared memory and out again by the copy engine.
+/// Returns one tile into shared memory and out again by TMA.
 ///
 /// # Errors
 ///

@@ -65,7 +65,7 @@ fn global(k: &mut KernelBuilder, base: Reg, at: Reg) -> Address {
     k.add(Type::S64, base, wide).into()
 }
 
-/// What was written by plain stores may now be read by the copy engine and the tensor cores, of any thread.
+/// What was written by plain stores may now be read by TMA and the tensor cores, of any thread.
 pub(super) fn show(k: &mut KernelBuilder) {
     k.fence(FenceKind::ProxyAsyncShared);
     k.sync();

@@ -95,7 +95,7 @@ fn rows_of_a_part_of_16_bytes_have_no_tensor_map() {
     );
 }
 
-/// What the builder says of bulk copies that the copy engine would not do.
+/// What the builder says of bulk copies that TMA would not do.
 #[test]
 fn the_sentences_of_bulk_copies() {
     use colex_atom::Ty;

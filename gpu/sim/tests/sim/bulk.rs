@@ -1,4 +1,4 @@
-//! The copy engine: tensors of every rank and swizzle, bulk copies, reductions, multicast, in any order of completion.
+//! TMA: tensors of every rank and swizzle, bulk copies, reductions, multicast, in any order of completion.
 
 use colex_atom::{
     Argument as Row, CopyAtom, Interleave, L2Promotion, OobFill, Reduction, Space as At, TensorMap,

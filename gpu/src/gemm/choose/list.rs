@@ -41,7 +41,7 @@ enum RowParts {
     Whole,
     /// Into any number of parts, which a second kernel adds.
     Any,
-    /// Into two, which the block that comes last adds.
+    /// Into two, which the last warpgroup to arrive adds.
     Two,
 }
 
@@ -85,7 +85,7 @@ impl Row {
         Row { cluster, ..self }
     }
 
-    /// Two consumers take tiles in turn.
+    /// Two consumers follow the pingpong schedule.
     const fn pingpong(self) -> Row {
         Row {
             schedule: Schedule::Pingpong,
@@ -100,7 +100,7 @@ impl Row {
         }
     }
 
-    /// With two parts the block that comes last is mostly faster than a second kernel, and with more slower.
+    /// With two parts the last warpgroup to arrive is mostly faster than a second kernel, and with more slower.
     const fn halved(self) -> Row {
         Row {
             parts: RowParts::Two,
@@ -216,7 +216,7 @@ pub(super) const WITH_EPILOGUE: [Row; 24] = {
 };
 
 /// Plans for rows that tensor maps describe, of one product without an epilogue of the caller: eight kernels for several widths, of 128
-/// rows and of 192, with A and B as they are and swapped. In two of them the consumers take tiles in turn, so that one stores
+/// rows and of 192, with A and B as they are and swapped. In two of them the consumers follow the pingpong schedule, so that one stores
 /// its tile while the other multiplies: of 76 products of more than 50 us, these were up to a tenth faster, and by 2 percent on average
 /// where the best was known. Those of up to 128 columns have clusters of four blocks along N, which load a quarter of the rows of A each: of
 /// 38 products of 7 to 100 us whose rows begin between lines, they were up to a fifth faster. The rows

@@ -71,7 +71,8 @@ const ALL_WHOLE: usize = 4;
 const LEAST_STAGES: i64 = 4;
 
 impl GemmPlan {
-    /// Returns the plans that a call chooses among: on `sm_90a`, those of Hopper's kernel for these matrices, and with rows of
+    /// Returns the plans that a call chooses among, unless it is [one product](Self::candidates_of_one) or has an
+    /// [epilogue](Self::candidates_with_epilogue): on `sm_90a`, those of Hopper's kernel for these matrices, and with rows of
     /// 16-bit elements that no tensor map describes those of Ampere's and of the GEMV kernel too; elsewhere the one of the
     /// fastest kernel.
     ///
@@ -127,7 +128,7 @@ impl GemmPlan {
     /// let columns: Vec<i64> = of_128_rows.map(|plan| plan.columns).collect();
     /// assert_eq!(columns[..8], [256, 240, 224, 208, 192, 176, 160, 144]);
     /// assert_eq!(columns[8..16], [128, 120, 112, 104, 96, 88, 80, 72]);
-    /// // By consumers that take tiles in turn.
+    /// // With the pingpong schedule.
     /// assert_eq!(columns[16..], [192, 176, 160, 144, 128, 112]);
     /// ```
     pub fn candidates_of_one(operands: Operands, arch: Arch) -> Vec<GemmPlan> {
@@ -269,7 +270,7 @@ pub struct PlanCost {
     pub fixed: f64,
     /// The rounds in which the blocks take the tiles.
     pub waves: f64,
-    /// One round's steps along K: the slowest of tensor cores, shared memory and the second-level cache.
+    /// One round's steps along K: the slowest of tensor cores, shared memory and the L2 cache.
     pub mainloop: f64,
     /// One round's epilogue.
     pub epilogue: f64,
@@ -333,14 +334,14 @@ pub(crate) struct Machine {
     multiprocessors: i64,
     /// Clocks in a microsecond.
     clocks: f64,
-    /// Bytes of the second-level cache in a clock, for all multiprocessors together.
+    /// Bytes of the L2 cache in a clock, for all multiprocessors together.
     cache: f64,
     /// Bytes of the memory in a microsecond.
     memory: f64,
 }
 
 impl Machine {
-    /// The numbers of a device with these rates: the clock in proportion to its clock, the second-level cache to the width of the bus
+    /// The numbers of a device with these rates: the clock in proportion to its clock, the L2 cache to the width of the bus
     /// whose controllers it belongs to, and the memory to its rate.
     pub(crate) fn of(rates: Rates) -> Machine {
         // A device has at least one of each: the model divides by them.
@@ -394,7 +395,7 @@ mod h200 {
     /// 128 rows in such clusters took 0.87 of the model's time before, and those in clusters of two 0.95. Where the rows begin at lines, 26 times
     /// of 21 products were 1.01 of the model's, beside those of other plans.
     pub(super) const FOUR_ALONG_N: f64 = 0.94;
-    /// Bytes of the second-level cache in a clock, for all multiprocessors together, for each bit of the memory's bus.
+    /// Bytes of the L2 cache in a clock, for all multiprocessors together, for each bit of the memory's bus.
     pub(super) const CACHE: f64 = 9068.0 / 6144.0;
     /// The part of the memory's rate that a product reaches where nothing else takes time: a sum of squares has the rest.
     pub(super) const MEMORY: f64 = 0.981;
@@ -424,14 +425,14 @@ mod h200 {
     /// a guess from the latencies of a store, an atomic operation, a look and a load. Not measured.
     pub(super) const FIXUP: f64 = 1.5;
     /// The part of a product's time that the model adds where shares cross the borders of tiles: clusters that compute other parts of K at
-    /// one time share less of the second-level cache. Of eight such plans on an H200, none was the fastest of its shape, and the model said
+    /// one time share less of the L2 cache. Of eight such plans on an H200, none was the fastest of its shape, and the model said
     /// 0.85 to 1.05 of the times of three.
     pub(super) const ACROSS_TILES: f64 = 0.05;
     /// Clocks more for each tile of a kernel for several widths: the median of 90 shapes on an H200, of tiles of 192 columns beside a kernel
     /// of that width alone. And of one whose blocks may add parts, also for a tile that has K whole: a fit to 11,474 times of 722 measured
     /// products of more than 8 us, each beside the other plans of its product, has 330.
     pub(super) const WIDTHS: [f64; 2] = [190.0, 400.0];
-    /// The same where consumers take tiles in turn, of which one stores while the other multiplies: the times as many clocks of an epilogue,
+    /// The same with the pingpong schedule, by which one consumer stores while the other multiplies: the times as many clocks of an epilogue,
     /// the clocks of it for each element of the columns that the tile has not, the clocks of each main loop, and the part of a main loop more
     /// for each of these columns. Of 117 products on an H200, these choose such a kernel 22 times, and it was faster 18 times.
     pub(super) const WIDTHS_IN_TURN: [f64; 4] = [2.0, 0.1, 300.0, 0.001];
@@ -832,7 +833,7 @@ impl GemmPlan {
             parts = match self.division {
                 Division::SplitK => by_kernel(1.0),
                 Division::SplitKFixup => {
-                    // The block that comes last reads the other parts, and stores the whole tile.
+                    // The last warpgroup to arrive reads the other parts, and stores the whole tile.
                     let tiles_in_turn = up_to(divided, at_once) as f64;
                     let others = (self.split - 1) as f64 * tiles_in_turn;
                     let stored = tiles_in_turn - rounds * of_round;

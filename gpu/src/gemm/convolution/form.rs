@@ -17,7 +17,7 @@ use crate::method::GemmMethod;
 /// The taps of a filter along W and H: the facts about a convolution that a kernel is built from.
 ///
 /// A step along K is some channels under one tap. All taps of the same channels follow each other, so that what lies in the
-/// second-level cache is read again soon.
+/// L2 cache is read again soon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Filter {
     taps: [i64; 2],

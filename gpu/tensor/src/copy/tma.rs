@@ -800,7 +800,7 @@ pub(super) fn check_rank(rank: &Index, blocks: i64) -> Result<(), String> {
     ))
 }
 
-/// Refuses a tensor in shared memory that is not a tile of the map as the copy engine fills it: elements of this type in this layout.
+/// Refuses a tensor in shared memory that is not a tile of the map as TMA fills it: elements of this type in this layout.
 pub(super) fn check_shared(
     (ty, ours): (Ty, &ComposedLayout),
     shared: &Tensor,

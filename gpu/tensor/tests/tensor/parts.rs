@@ -263,7 +263,7 @@ fn sums_of_fragments_where_a_condition_holds() {
     }
 }
 
-/// A tile added to what the tensor holds, by the copy engine.
+/// A tile added to what the tensor holds, by TMA.
 #[test]
 fn a_reduction_by_tma() {
     let rows: ComposedLayout = parsed("Sw<3,2,3> o 0 o (32,32):(32,1)");

@@ -62,7 +62,7 @@ fn a_thread_value_layout_that_leaves_its_tile() {
     );
 }
 
-/// Offsets of values that fit 64 bits, and offsets in bits that do not: of each memory and of the copy engine.
+/// Offsets of values that fit 64 bits, and offsets in bits that do not: of each memory and of TMA.
 #[test]
 fn strides_up_to_64_bits_are_reported_or_refused() -> Outcome {
     let (near, far) = (1_i64 << 56, 1_i64 << 60);

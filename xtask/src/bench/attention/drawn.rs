@@ -32,7 +32,7 @@ pub(super) const FEATURES: [[i64; 2]; 6] = [
 const MOST_BYTES: i64 = 512 << 20;
 const MOST_OPERATIONS: f64 = 4e12;
 
-/// Bytes of all operands of a batch of calls together: several times the second-level cache.
+/// Bytes of all operands of a batch of calls together: several times the L2 cache.
 const ROTATED: i64 = 240 << 20;
 
 /// The most sets of operands.

@@ -19,7 +19,7 @@ use crate::bench::device::{Contender, PROTOCOL, commit, driver};
 use crate::bench::host;
 use crate::bench::product::sweep::normal;
 
-/// Bytes of all operands that are rotated: several times the second-level cache.
+/// Bytes of all operands that are rotated: several times the L2 cache.
 const ROTATED: i64 = 240 << 20;
 
 /// The bytes of the tensors.

@@ -17,7 +17,7 @@ use crate::bench::Asked;
 use crate::bench::device::{BenchReport, Contender};
 use crate::bench::product::sweep::normal;
 
-/// The bytes over which the operands of a contender rotate: several times the second-level cache.
+/// The bytes over which the operands of a contender rotate: several times the L2 cache.
 const ROTATED: usize = 512 << 20;
 
 /// A tensor, and the modes along which it is reduced.

@@ -18,7 +18,7 @@ use crate::bench::Asked;
 use crate::bench::device::{BenchReport, Contender};
 use crate::bench::product::sweep::normal;
 
-/// Elements of the input, which exceeds the second-level cache in every type.
+/// Elements of the input, which exceeds the L2 cache in every type.
 const ELEMENTS: i64 = 1 << 26;
 
 /// Columns of the rows: long ones, some that no vector divides, and short ones.

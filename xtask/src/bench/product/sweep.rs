@@ -1,5 +1,5 @@
 //! Products of many shapes: our default plan, the one that `Gemm::autotune` measures, plans of a list, cuBLASLt's own choice
-//! and the best of those it offers. All of them run in turn in one process. Their operands are rotated, so that the second-level cache holds
+//! and the best of those it offers. All of them run in turn in one process. Their operands are rotated, so that the L2 cache holds
 //! none of them.
 
 use std::fmt;
@@ -32,7 +32,7 @@ use crate::verdict::{Checked, Ended};
 pub(in crate::bench) const PROTOCOL: &str = "one process; graphs of calls replayed in turn, another one first in each round; medians; \
 normal numbers; operands rotated over 240 MB or 192 sets; each result compared with cuBLASLt's, and elements of both with the host's";
 
-/// Bytes of all operands of a batch together: several times the second-level cache.
+/// Bytes of all operands of a batch together: several times the L2 cache.
 const ROTATED: i64 = 240 << 20;
 
 /// The most sets of operands.
