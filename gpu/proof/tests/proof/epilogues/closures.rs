@@ -183,7 +183,7 @@ fn closures_are_applied_several_times() {
     assert_eq!(
         thrice.to_string(),
         "(acc: f32, tripled: closure f32, tripled_2: closure f32, tripled_3: closure f32) -> C { tripled_3 } other { tripled_2 } \
-         tripled: closure 1 { acc } tripled: closure 1 { add(acc, 1) } tripled: closure 1 { tripled }"
+         tripled: closure 1 { acc } tripled: closure 1 { add(acc, 1.0) } tripled: closure 1 { tripled }"
     );
     assert_eq!(thrice, thrice.to_string().parse().expect("a text"));
     let read = |text: &str| text.parse::<Epilogue>().unwrap_err().to_string();
