@@ -102,8 +102,8 @@ pub fn rms_norm<T: GemmElement>(
 }
 
 /// Computes `(x - mean(x)) / sqrt(variance(x) + epsilon) * weight + bias` of each row. The variance is the mean of the squared
-/// differences from the mean, computed after it. A row with a NaN or an infinity is NaN, and a row of zeros too if epsilon is 0. From
-/// elements of 1.8e19 on the squares overflow, as in [`rms_norm`].
+/// differences from the mean, computed after it. A row with a NaN or an infinity is NaN. A row of equal numbers whose sum `f32` has becomes
+/// the bias, or NaN if epsilon is 0. From elements of 1.8e19 on the squares overflow, as in [`rms_norm`].
 ///
 /// ```
 /// use colex_gpu::{Device, layer_norm};
