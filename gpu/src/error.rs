@@ -1403,7 +1403,9 @@ pub(crate) enum QuantiseError {
     Columns { name: &'static str, layout: String },
     #[error("blocks of {block} columns: there must be 1 to {most}")]
     Block { block: i64, most: i64 },
-    #[error("the scale is {value}: it must be a number above 0")]
+    #[error(
+        "the scale is {value:?}: it must be finite and at least 2.94e-39, so that f32 has its reciprocal"
+    )]
     Scale { value: f32 },
     #[error("x has the shape {x}: a row without columns has no largest size, and so no scale")]
     Nothing { x: String },

@@ -423,8 +423,13 @@ fn refused_quantisations_say_what_would_be_right() {
     found.push(sentence(Quantise::new(Ty::S8, &from, &q).run()));
     found.push(sentence(Quantise::new(Ty::S16, &of_x, &q).run()));
     found.push(sentence(Quantise::new(Ty::E4m3, &of_x, &q).run()));
-    found.push(sentence(call.clone().tensor(0.0).run()));
-    found.push(sentence(call.clone().tensor(f32::NAN).run()));
+    for scale in [0.0, f32::NAN, 1e-40, f32::INFINITY] {
+        found.push(sentence(call.clone().tensor(scale).run()));
+    }
+    // The least scale that the sentence names, and the largest one.
+    for scale in [2.94e-39, f32::MAX] {
+        call.clone().tensor(scale).run().expect("it runs");
+    }
     let mut more = scales.clone();
     let scales = view_mut(&mut scales, "3:1");
     found.push(sentence(call.clone().rows(&scales).run()));
@@ -487,8 +492,10 @@ fn refused_quantisations_say_what_would_be_right() {
             "quantisation of f64: x must be f32, f16 or bf16",
             "quantisation to s16: it must be s8, e4m3 or e5m2",
             "q has elements of i8: those of e4m3 are u8",
-            "the scale is 0: it must be a number above 0",
-            "the scale is NaN: it must be a number above 0",
+            "the scale is 0.0: it must be finite and at least 2.94e-39, so that f32 has its reciprocal",
+            "the scale is NaN: it must be finite and at least 2.94e-39, so that f32 has its reciprocal",
+            "the scale is 1e-40: it must be finite and at least 2.94e-39, so that f32 has its reciprocal",
+            "the scale is inf: it must be finite and at least 2.94e-39, so that f32 has its reciprocal",
             "scales has the shape 3: it must be 2, for x (2,300)",
             "scales has the shape 3: it must be (2,3), for x (2,300)",
             "blocks of 0 columns: there must be 1 to 1073741824",
