@@ -978,6 +978,7 @@ fn refused_plans_of_a_tensors_scale_say_what_would_be_right() {
         by(rows, rows, fastest),
         by("(1,32):(77,1)", "(1,32):(5,1)", fastest),
         by(rows, rows, of(&|plan| plan.cached = 1)),
+        by(rows, rows, of(&|plan| plan.again_first = true)),
         by(rows, rows, of(&|plan| (plan.held, plan.blocks) = (25, 2))),
         by(rows, rows, of(&|plan| (plan.kept, plan.blocks) = (21, 2))),
         by(rows, rows, of(&|plan| (plan.held, plan.blocks) = (1, 257))),
@@ -1000,6 +1001,8 @@ fn refused_plans_of_a_tensors_scale_say_what_would_be_right() {
             "nothing is refused",
             "nothing is refused",
             "the plan's number of accesses in the cache, by two launches, is 1: the quantisation kernel takes 0 only",
+            "the operands of the plan are `f32 to s8`: two launches have no elements on the chip before which others are read again: \
+             `again_first` is false",
             "the plan's number of accesses in registers is 25: the quantisation kernel takes 0 to 24",
             "the plan's number of accesses in shared memory is 21: the quantisation kernel takes 0 to 20",
             "the plan's number of blocks at once is 257: the quantisation kernel takes 1 to 256",
