@@ -890,7 +890,10 @@ pub(crate) enum RowwiseError {
         "{layout} has a mode with several strides: each mode of a tensor of rows must have one, so give its parts as modes"
     )]
     Modes { layout: String },
-    #[error("mode {mode} is named, and the tensors have {rank} modes: they are counted from 0")]
+    #[error(
+        "mode {mode} is named, and the tensors have {}: modes are counted from 0",
+        modes(*rank)
+    )]
     Mode { mode: usize, rank: usize },
     #[error("x has the shape {x}, which has no mode of columns: it must have at least one mode")]
     Rank { x: String },
@@ -1450,7 +1453,10 @@ pub(crate) enum ReduceError {
         result: Ty,
         can: Vec<Ty>,
     },
-    #[error("mode {mode} is named, and x {x} has {rank} modes: they are counted from 0")]
+    #[error(
+        "mode {mode} is named, and x {x} has {}: modes are counted from 0",
+        modes(*rank)
+    )]
     Mode { mode: usize, x: String, rank: usize },
     #[error("mode {mode} is named twice: name it once")]
     Again { mode: usize },
@@ -1501,7 +1507,7 @@ pub(crate) enum ReduceError {
         "the abs-max of {ty}: the type does not hold the size of its least number, so convert the elements to f32 first"
     )]
     Sizes { ty: Ty },
-    #[error("the {k} {which} of {extent} elements: there must be {}", up_to(*most))]
+    #[error("the {k} {which} of {extent} elements: there must be {}", selected([*k, *most]))]
     Selected {
         which: &'static str,
         k: i64,
@@ -1550,12 +1556,18 @@ pub(crate) fn flag(why: String) -> Error {
     ErrorKind::PlanFlag { why }.into()
 }
 
-/// `1 to 5`, `0`
-fn up_to(most: i64) -> String {
+/// `at most 5`, `at least 1`, `0`
+fn selected([k, most]: [i64; 2]) -> String {
     match most {
         0 => "0".to_string(),
-        _ => format!("1 to {most}"),
+        _ if k > most => format!("at most {most}"),
+        _ => "at least 1".to_string(),
     }
+}
+
+/// `1 mode`, `2 modes`
+fn modes(rank: usize) -> String {
+    counted((i64::try_from(rank).unwrap_or(i64::MAX), "mode"))
 }
 
 /// `a, b or c`

@@ -27,8 +27,8 @@ use crate::scratch::{WordKind, Workspace};
 /// Computes the softmax of each row of `x`: `e^x` over the sum of it along the last mode. All other modes are rows, of any
 /// extents and strides, 0 too; elements are f32, f16 or bf16, computed in f32 and rounded once.
 ///
-/// Each element is read once where a block, or on Hopper a cluster, holds a row in registers, up to 2^18 columns, or where a team of blocks
-/// does, in large tensors; of other long rows a part is read twice. The device caches what it prepares for a call, as for [`gemm`](crate::gemm()).
+/// Each element is read once where a block holds a row, or on Hopper a cluster, or in large tensors a team of blocks; of other long rows a
+/// part is read twice. The device caches what it prepares for a call, as for [`gemm`](crate::gemm()).
 ///
 /// A row with a NaN or +inf is NaN, and so is one of -inf alone. Beside these, -inf becomes 0.
 ///

@@ -241,7 +241,7 @@ impl RowwiseProblem {
     /// // The rows lie beside each other: an access takes an element of each of 8.
     /// assert_eq!((problem.operands().vector, problem.operands().turned), (1, 8));
     /// let refused = RowwiseProblem::along(RowFunction::Softmax, Ty::Bf16, &[4096, 16384], 2).unwrap_err();
-    /// assert_eq!(refused.to_string(), "mode 2 is named, and the tensors have 2 modes: they are counted from 0");
+    /// assert_eq!(refused.to_string(), "mode 2 is named, and the tensors have 2 modes: modes are counted from 0");
     /// # Ok::<(), colex_gpu::Error>(())
     /// ```
     ///
@@ -625,7 +625,10 @@ impl RowwiseProblem {
     /// Checks what no kernel takes.
     pub(crate) fn check(&self) -> Result<(), Error> {
         check_type(self.ty)?;
-        for (what, extent) in [("rows", self.rows()), ("columns", self.columns)] {
+        for (what, extent) in [
+            ("the number of rows", self.rows()),
+            ("the number of columns", self.columns),
+        ] {
             if extent > MOST {
                 let most = MOST;
                 return Err(ErrorKind::Extent { what, extent, most }.into());

@@ -574,7 +574,7 @@ fn load_plans_of_every_call_refuse_shapes() {
          rotary embedding: the shape 5 is given: it must be (batch, head, sequence, feature); \
          x has the layout (2,64):(64,_1), and cannot have another shape: the shape 5 has another rank; \
          x has the layout (2,64):(1032,1), and cannot have another shape: the shape 5 has another rank; \
-         mode 1 is named, and x 5 has 1 modes: they are counted from 0"
+         mode 1 is named, and x 5 has 1 mode: modes are counted from 0"
     );
 }
 

@@ -1104,7 +1104,7 @@ fn refused_reductions_say_what_would_be_right() {
     assert_eq!(
         found,
         [
-            "mode 2 is named, and x (20,300) has 2 modes: they are counted from 0",
+            "mode 2 is named, and x (20,300) has 2 modes: modes are counted from 0",
             "mode 1 is named twice: name it once",
             "y has the shape 20, and x (20,300) without the modes [0] is 300: both must be equal, or have modes of extent 1 where x is reduced",
             "the arg-max of f32 in f32: the results must be s32 or s64",
@@ -1379,7 +1379,7 @@ fn refused_cumulative_sums_say_what_would_be_right() {
         found,
         [
             "y has the shape (300,20), and x (20,300): both must be equal",
-            "mode 2 is named, and x (20,300) has 2 modes: they are counted from 0",
+            "mode 2 is named, and x (20,300) has 2 modes: modes are counted from 0",
             "the plan's vector is 8: the cumulative sum kernel takes a power of two, 1 to 4",
             "the plan's number of threads of a block is 16: the cumulative sum kernel takes 32 to 1024, in multiples of 32",
             "the plan's number of threads along the inner mode is 48: the cumulative sum kernel takes a power of two, 1 to 1024",

@@ -256,7 +256,7 @@ impl<'a, T: GemmElement> Scan<'a, T> {
     /// // Rows of 4096 and of 1000 share a kernel; few long rows need two more, since blocks share a row.
     /// assert_eq!(call.load_plans([[4096, 4096], [5000, 1000], [2, 1 << 20]])?, 3);
     /// let refused = call.load_plans([[100]]).unwrap_err();
-    /// assert_eq!(refused.to_string(), "mode 1 is named, and x 100 has 1 modes: they are counted from 0");
+    /// assert_eq!(refused.to_string(), "mode 1 is named, and x 100 has 1 mode: modes are counted from 0");
     /// # Ok::<(), colex_gpu::Error>(())
     /// ```
     ///

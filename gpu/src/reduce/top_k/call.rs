@@ -324,7 +324,7 @@ impl<'a, T: GemmElement> TopK<'a, T> {
     /// // Any number of such rows takes one kernel; few long rows need three, since blocks share a row.
     /// assert_eq!(call.load_plans([[1, 1000], [4096, 1000], [2, 1 << 20]])?, 4);
     /// let refused = call.load_plans([[100, 5]]).unwrap_err();
-    /// assert_eq!(refused.to_string(), "the 8 largest of 5 elements: there must be 1 to 5");
+    /// assert_eq!(refused.to_string(), "the 8 largest of 5 elements: there must be at most 5");
     /// # Ok::<(), colex_gpu::Error>(())
     /// ```
     ///
