@@ -885,6 +885,66 @@ fn law_sums_of_columns_cost_little_more_than_their_bytes() {
     assert!(alone > cases / 10 && alone < cases, "{alone} of {cases}");
 }
 
+/// The plans that a call names beside its own are for the device: none has clusters where the architecture has none.
+#[test]
+fn law_plans_beside_a_plan_are_for_the_device() -> Result<(), Error> {
+    /// The plans beside that of a call that have clusters, and all of them.
+    fn clusters(text: &str) -> [usize; 2] {
+        let beside = text.lines().filter(|line| line.starts_with("Beside it, "));
+        let [mut of_clusters, mut all] = [0; 2];
+        for line in beside {
+            of_clusters += usize::from(line.contains("cluster"));
+            all += 1;
+        }
+        [of_clusters, all]
+    }
+    let mut cases = 0;
+    for arch in [Arch::Sm70, Arch::Sm80, Arch::Sm90a] {
+        let device = simulator(arch, 5);
+        let [mut of_clusters, mut all] = [0; 2];
+        let mut take = |text: String| {
+            let [found, named] = clusters(&text);
+            assert!(
+                found == 0 || arch == Arch::Sm90a,
+                "{arch} has no clusters: {text}"
+            );
+            of_clusters += found;
+            all += named;
+            cases += 1;
+        };
+        for columns in [300_i64, 1000, 4100, 16384, 40000] {
+            let rows = 8;
+            let count = (rows * columns) as usize;
+            let (x, mut y) = (device.zeros::<f32>(count)?, device.poisoned::<f32>(count)?);
+            // Rows beside each other, and one after the other.
+            for strides in [(1, rows), (columns, 1)] {
+                let layout = Layout::new((rows, columns), strides).expect("a layout");
+                let (x, y) = (View::new(&x, &layout)?, ViewMut::new(&mut y, &layout)?);
+                for function in RowFunction::ALL {
+                    take(Rowwise::new(function, &x, &y).prepare()?.explain());
+                }
+            }
+            let shape = (rows, columns);
+            let mut q = device.poisoned::<i8>(count)?;
+            let mut scales = device.poisoned::<f32>(rows as usize)?;
+            let (x, q) = (x.view(shape)?, q.view_mut(shape)?);
+            let call = Quantise::new(Ty::S8, &x, &q).rows(&scales.view_mut(rows)?);
+            take(call.prepare()?.explain());
+            let mut sums = device.poisoned::<f32>(rows as usize)?;
+            let sums = sums.view_mut(rows)?;
+            let call = Reduce::new(ReduceFunction::Sum, &x, &[1], &sums);
+            take(call.prepare()?.explain());
+        }
+        assert!(all > 20, "{arch}: {all}");
+        assert!(
+            of_clusters > 0 || arch != Arch::Sm90a,
+            "{all} without clusters"
+        );
+    }
+    println!("law memory_bound.beside: {cases} cases");
+    Ok(())
+}
+
 /// Calls on the views of an earlier call, which are found before anything is checked.
 mod found_again {
     mod each_call;
