@@ -38,8 +38,7 @@ use crate::scratch::Workspace;
 /// as for [`gemm`](crate::gemm()).
 ///
 /// ```
-/// use colex_gpu::Device;
-/// use colex_gpu::reduce::top_k::top_k;
+/// use colex_gpu::{Device, top_k};
 ///
 /// let device = Device::open();
 /// let x = device.upload(&[3.0f32, 7.0, 5.0, 7.0, f32::NAN, 1.0, 2.0, 3.0])?;
