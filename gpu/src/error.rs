@@ -886,8 +886,10 @@ pub(crate) enum RowwiseError {
         columns: i64,
         x: String,
     },
+    #[error("the columns of {layout} have several strides: they must have one")]
+    ColumnStrides { layout: String },
     #[error(
-        "{layout} has a mode with several strides: each mode of a tensor of rows must have one, so give its parts as modes"
+        "{layout} has a mode with several strides, whose parts another tensor does not have: give the parts as modes"
     )]
     Modes { layout: String },
     #[error(
@@ -953,14 +955,6 @@ pub(crate) enum RowwiseError {
         "the plan's threads take staged rows of more than {full} columns, and the call has {columns}: fewer accesses take it"
     )]
     Elements { full: i64, columns: i64 },
-}
-
-impl RowwiseError {
-    /// The error of a layout with a mode that is not one leaf.
-    pub(crate) fn of_modes(layout: &colex_layout::Layout) -> RowwiseError {
-        let layout = layout.to_string();
-        RowwiseError::Modes { layout }
-    }
 }
 
 impl From<RowwiseError> for Error {
@@ -1481,8 +1475,10 @@ pub(crate) enum ReduceError {
         "the {function} of no elements: x has the shape {x}, and an extent that is reduced is 0"
     )]
     Nothing { function: String, x: String },
+    #[error("{layout} has several strides along mode {mode}: this mode must have one")]
+    Along { layout: String, mode: usize },
     #[error(
-        "{layout} has a mode with several strides: each mode of a reduction must have one, so give its parts as modes"
+        "{layout} has a mode with several strides, whose parts another tensor does not have: give the parts as modes"
     )]
     Modes { layout: String },
     #[error("a stride is {stride}: it must be at most {most} in size")]

@@ -39,6 +39,36 @@ pub(crate) fn one_leaf(mode: &Layout) -> Option<(i64, i64)> {
     Some((leaf.extent.value(), leaf.stride.as_int()?.value()))
 }
 
+/// The parts of one mode of several layouts, the first one innermost: the extent, which is that of a loop over all of the layouts, and the
+/// stride in each. `None` if there are no such parts, as of (2,3) and (3,2), or if a stride is no number.
+pub(crate) fn parts(of_layouts: &[&Layout]) -> Option<Vec<(i64, Vec<i64>)>> {
+    let leaves = |mode: &&Layout| {
+        let mode = mode.coalesce(..);
+        let all = mode.leaves().iter().rev();
+        all.map(|leaf| Some((leaf.extent.value(), leaf.stride.as_int()?.value())))
+            .collect()
+    };
+    let left: Option<Vec<Vec<(i64, i64)>>> = of_layouts.iter().map(leaves).collect();
+    let mut left = left?;
+    let mut parts = Vec::new();
+    while left.iter().any(|leaves| !leaves.is_empty()) {
+        let first: Option<Vec<(i64, i64)>> = left.iter_mut().map(Vec::pop).collect();
+        let first = first?;
+        let extent = first.iter().map(|(extent, _)| *extent).min()?;
+        for (leaves, (all, stride)) in left.iter_mut().zip(&first) {
+            if all % extent > 0 {
+                return None;
+            }
+            if *all > extent {
+                leaves.push((all / extent, stride.checked_mul(extent)?));
+            }
+        }
+        let strides = first.into_iter().map(|(_, stride)| stride).collect();
+        parts.push((extent, strides));
+    }
+    Some(parts)
+}
+
 /// A layout of these modes.
 pub(crate) fn of_modes(modes: &[Layout]) -> Result<Layout, Error> {
     match modes {

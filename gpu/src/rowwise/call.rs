@@ -25,7 +25,7 @@ use crate::recent::{CallKind, GivenCall};
 use crate::scratch::{WordKind, Workspace};
 
 /// Computes the softmax of each row of `x`: `e^x` over the sum of it along the last mode. All other modes are rows, of any
-/// extents and strides, 0 too; elements are f32, f16 or bf16, computed in f32 and rounded once.
+/// strides, 0 too, also of several strides each; elements are f32, f16 or bf16, computed in f32 and rounded once.
 ///
 /// Each element is read once where a block holds a row, or on Hopper a cluster, or in large tensors a team of blocks; of other long rows a
 /// part is read twice. The device caches what it prepares for a call, as for [`gemm`](crate::gemm()).
@@ -45,8 +45,9 @@ use crate::scratch::{WordKind, Workspace};
 ///
 /// # Errors
 ///
-/// Returns an error if the shapes or devices differ, if `y` overlaps `x` or has one element at several coordinates, or if no
-/// kernel takes the type. Columns of one matrix do not overlap if each is in `x` or in `y`. Returns the device's error if the launch fails.
+/// Returns an error if the shapes or devices differ, if `y` overlaps `x` or has one element at several coordinates, if no kernel takes the
+/// type, if the columns have several strides, or if there are more than 2^30 rows or columns. Columns of one matrix do not overlap if each
+/// is in `x` or in `y`. Returns the device's error if the launch fails.
 pub fn softmax<T: GemmElement>(x: &View<'_, T>, y: &ViewMut<'_, T>) -> Result<(), Error> {
     Rowwise::new(RowFunction::Softmax, x, y).run()
 }

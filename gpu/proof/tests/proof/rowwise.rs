@@ -3131,7 +3131,7 @@ fn refused_functions_of_rows_say_what_would_be_right() {
         found.push(refused.to_string());
     }
     {
-        let layout = Layout::new(((2, 2), 25), ((25, 100), 1)).expect("a layout");
+        let layout = Layout::new((4, (5, 5)), (25, (5, 1))).expect("a layout");
         let x = View::new(&memory, &layout).expect("a view");
         let y = ViewMut::new(&mut output, &layout).expect("a view");
         found.push(error(softmax(&x, &y)));
@@ -3235,8 +3235,7 @@ fn refused_functions_of_rows_say_what_would_be_right() {
             "the plan's number of shifted rows ahead is 2: the softmax kernel takes 0 to 1",
             "the plan's accesses go to shared memory by asynchronous copies: these take 4, 8 or 16 bytes, and architectures since \
              sm_80 have them (this one is sm_70)",
-            "((2,2),25):((25,100),1) has a mode with several strides: each mode of a tensor of rows must have one, so give its \
-             parts as modes",
+            "the columns of (4,(5,5)):(25,(5,1)) have several strides: they must have one",
             "the plan's rows are shifted: the tensors of rows must begin at a multiple of the plan's accesses, each row where the one \
              before it ends, and have at most 1073741824 elements",
             "the plan's accesses take 2 elements: addresses, strides and columns of the call allow 1",
@@ -3256,6 +3255,20 @@ fn refused_functions_of_rows_say_what_would_be_right() {
     let y = other.view_mut((2, 100)).expect("a view");
     let error = softmax(&same.view((2, 100)).expect("a view"), &y).expect_err("they overlap");
     assert!(error.is_overlap(), "{error}");
+}
+
+#[test]
+fn more_rows_or_columns_than_a_kernel_counts_are_refused() {
+    let most = 1 << 30;
+    for (extents, what) in [([most + 1, 2], "rows"), ([2, most + 1], "columns")] {
+        let refused = RowwiseProblem::along(RowFunction::Softmax, Ty::Bf16, &extents, 1);
+        assert_eq!(
+            refused.expect_err("it is refused").to_string(),
+            format!("the number of {what} is 1073741825: it must be 0 to 1073741824")
+        );
+    }
+    let taken = RowwiseProblem::along(RowFunction::Softmax, Ty::Bf16, &[most, most], 1);
+    assert!(taken.is_ok());
 }
 
 #[test]
