@@ -192,6 +192,32 @@ mod tests {
         }
     }
 
+    /// Parts have the extents of the finest of all layouts, and the elements of each.
+    #[test]
+    fn parts_of_a_mode_are_those_of_all_layouts() {
+        let of = |layouts: &[&str]| {
+            let layouts: Vec<Layout> = layouts
+                .iter()
+                .map(|text| text.parse().expect("a layout"))
+                .collect();
+            let found = parts(&layouts.iter().collect::<Vec<_>>());
+            found.map(|parts| format!("{parts:?}"))
+        };
+        let text = |parts: &str| Some(parts.to_string());
+        assert_eq!(of(&["12:5"]), text("[(12, [5])]"));
+        assert_eq!(
+            of(&["(3,4):(10,1)", "12:2"]),
+            text("[(3, [10, 2]), (4, [1, 6])]")
+        );
+        assert_eq!(
+            of(&["(2,6):(7,1)", "(4,3):(1,8)", "12:0"]),
+            text("[(2, [7, 1, 0]), (2, [1, 2, 0]), (3, [2, 8, 0])]")
+        );
+        assert_eq!(of(&["1:0", "1:0"]), text("[(1, [0, 0])]"));
+        assert_eq!(of(&["(2,3):(9,1)", "(3,2):(9,1)"]), None);
+        assert_eq!(of(&["4:1", "6:1"]), None);
+    }
+
     #[test]
     fn other_extents_keep_the_order_the_gaps_and_the_repetitions() {
         let cases: [(&str, &[i64], &str); 15] = [

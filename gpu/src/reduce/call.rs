@@ -562,13 +562,23 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
         shapes: impl IntoIterator<Item = impl AsRef<[i64]>>,
     ) -> Result<usize, Error> {
         self.problem()?;
-        let problems = shapes.into_iter();
-        let problems = problems.map(|shape| self.problem_of_shape(shape.as_ref()));
-        load_plans(self.x.device(), problems, |problem| self.fastest(problem))
+        let (device, mut reads_zeros) = (self.x.device(), false);
+        let problems = shapes.into_iter().map(|shape| {
+            let problem = self.problem_of_shape(shape.as_ref())?;
+            let stage = problem.as_ref().map(|problem| problem.stage);
+            reads_zeros |= stage == Some(ReduceStage::Combine);
+            Ok(problem)
+        });
+        let count = load_plans(device, problems, |problem| self.fastest(problem))?;
+        if reads_zeros {
+            // A capture allocates none.
+            scratch::zeros(device, 8)?;
+        }
+        Ok(count)
     }
 
-    /// Prepares the call with the plan that `plan` makes of its problem. Blocks that share a result need memory. If there is none, as inside a stream
-    /// capture, the call has the same plan without parts, and the call's `plan` says so.
+    /// Prepares the call with the plan that `plan` makes of its problem. Blocks that share a result need memory. If there is none, as
+    /// inside a stream capture, the call has the same plan without parts, and the call's `plan` says so.
     ///
     /// ```
     /// use colex_atom::Arch;

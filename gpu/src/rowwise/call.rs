@@ -376,8 +376,8 @@ impl<'a, T: GemmElement> Rowwise<'a, T> {
         load_plans(device, problems, |problem| self.fastest(problem))
     }
 
-    /// Prepares the call with the plan that `plan` makes of its problem. Teams of blocks need memory. If there is none, as inside a stream capture, the
-    /// call has a plan without teams, and the call's `plan` says so.
+    /// Prepares the call with the plan that `plan` makes of its problem. Teams of blocks need memory. If there is none, as inside a stream
+    /// capture, the call has a plan without teams, and the call's `plan` says so.
     ///
     /// ```
     /// use colex_atom::Arch;

@@ -545,6 +545,25 @@ fn law_after_load_plans_no_written_convolution_loads_a_kernel() {
     assert!(is_done, "{said}");
 }
 
+/// The results of no elements are made of zeros in memory, which a stream capture does not allocate: `load_plans` does.
+#[test]
+fn sums_of_no_elements_are_captured_after_load_plans() {
+    let act = || {
+        let device = on_cudarc();
+        let (x, y) = (buffer::<f32>(&device), buffer::<f32>(&device));
+        let call = |extent: i64| {
+            let (x, y) = (rows(&x, &[extent, 64]), rows_mut(&y, &[64]));
+            Reduce::new(ReduceFunction::Sum, &x, &[0], &y)
+        };
+        let loaded = call(2).load_plans([[0, 64]]).expect("kernels");
+        let (nodes, work) = captured(&device, || call(0).run());
+        work.expect("it is captured");
+        format!("{loaded} kernel, {} node", nodes.expect("a graph"))
+    };
+    let name = "shapes::sums_of_no_elements_are_captured_after_load_plans";
+    assert_eq!(said(name, "whole", act), "1 kernel, 1 node");
+}
+
 /// The sources below a folder.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();

@@ -293,8 +293,8 @@ impl<'a, T: GemmElement> Scan<'a, T> {
         load_plans(self.x.device(), problems, fastest)
     }
 
-    /// Prepares the call with the plan that `plan` makes of its problem. Blocks that share a result need memory. If there is none, as inside a stream
-    /// capture, the call has the same plan without parts, and the call's `plan` says so.
+    /// Prepares the call with the plan that `plan` makes of its problem. Blocks that share a result need memory. If there is none, as
+    /// inside a stream capture, the call has the same plan without parts, and the call's `plan` says so.
     ///
     /// ```
     /// use colex_atom::Arch;
