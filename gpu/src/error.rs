@@ -886,11 +886,16 @@ pub(crate) enum RowwiseError {
         columns: i64,
         x: String,
     },
+    #[error("the columns of {layout} have several strides: they must have one")]
+    ColumnStrides { layout: String },
     #[error(
-        "{layout} has a mode with several strides: each mode of a tensor of rows must have one, so give its parts as modes"
+        "{layout} has a mode with several strides, whose parts another tensor does not have: give the parts as modes"
     )]
     Modes { layout: String },
-    #[error("mode {mode} is named, and the tensors have {rank} modes: they are counted from 0")]
+    #[error(
+        "mode {mode} is named, and the tensors have {}: modes are counted from 0",
+        modes(*rank)
+    )]
     Mode { mode: usize, rank: usize },
     #[error("x has the shape {x}, which has no mode of columns: it must have at least one mode")]
     Rank { x: String },
@@ -950,14 +955,6 @@ pub(crate) enum RowwiseError {
         "the plan's threads take staged rows of more than {full} columns, and the call has {columns}: fewer accesses take it"
     )]
     Elements { full: i64, columns: i64 },
-}
-
-impl RowwiseError {
-    /// The error of a layout with a mode that is not one leaf.
-    pub(crate) fn of_modes(layout: &colex_layout::Layout) -> RowwiseError {
-        let layout = layout.to_string();
-        RowwiseError::Modes { layout }
-    }
 }
 
 impl From<RowwiseError> for Error {
@@ -1403,7 +1400,9 @@ pub(crate) enum QuantiseError {
     Columns { name: &'static str, layout: String },
     #[error("blocks of {block} columns: there must be 1 to {most}")]
     Block { block: i64, most: i64 },
-    #[error("the scale is {value}: it must be a number above 0")]
+    #[error(
+        "the scale is {value:?}: it must be finite and at least 2.94e-39, so that f32 has its reciprocal"
+    )]
     Scale { value: f32 },
     #[error("x has the shape {x}: a row without columns has no largest size, and so no scale")]
     Nothing { x: String },
@@ -1448,7 +1447,10 @@ pub(crate) enum ReduceError {
         result: Ty,
         can: Vec<Ty>,
     },
-    #[error("mode {mode} is named, and x {x} has {rank} modes: they are counted from 0")]
+    #[error(
+        "mode {mode} is named, and x {x} has {}: modes are counted from 0",
+        modes(*rank)
+    )]
     Mode { mode: usize, x: String, rank: usize },
     #[error("mode {mode} is named twice: name it once")]
     Again { mode: usize },
@@ -1473,8 +1475,10 @@ pub(crate) enum ReduceError {
         "the {function} of no elements: x has the shape {x}, and an extent that is reduced is 0"
     )]
     Nothing { function: String, x: String },
+    #[error("{layout} has several strides along mode {mode}: this mode must have one")]
+    Along { layout: String, mode: usize },
     #[error(
-        "{layout} has a mode with several strides: each mode of a reduction must have one, so give its parts as modes"
+        "{layout} has a mode with several strides, whose parts another tensor does not have: give the parts as modes"
     )]
     Modes { layout: String },
     #[error("a stride is {stride}: it must be at most {most} in size")]
@@ -1499,7 +1503,7 @@ pub(crate) enum ReduceError {
         "the abs-max of {ty}: the type does not hold the size of its least number, so convert the elements to f32 first"
     )]
     Sizes { ty: Ty },
-    #[error("the {k} {which} of {extent} elements: there must be {}", up_to(*most))]
+    #[error("the {k} {which} of {extent} elements: there must be {}", selected([*k, *most]))]
     Selected {
         which: &'static str,
         k: i64,
@@ -1548,12 +1552,18 @@ pub(crate) fn flag(why: String) -> Error {
     ErrorKind::PlanFlag { why }.into()
 }
 
-/// `1 to 5`, `0`
-fn up_to(most: i64) -> String {
+/// `at most 5`, `at least 1`, `0`
+fn selected([k, most]: [i64; 2]) -> String {
     match most {
         0 => "0".to_string(),
-        _ => format!("1 to {most}"),
+        _ if k > most => format!("at most {most}"),
+        _ => "at least 1".to_string(),
     }
+}
+
+/// `1 mode`, `2 modes`
+fn modes(rank: usize) -> String {
+    counted((i64::try_from(rank).unwrap_or(i64::MAX), "mode"))
 }
 
 /// `a, b or c`

@@ -51,6 +51,7 @@ pub use gemm::{Gemm, convolution, gemm};
 pub use launch::{DeviceKernel, IntoArguments, IntoGrid, LaunchArg, Load};
 pub use quantise::quantise;
 pub use reduce::scan::cumulative_sum;
+pub use reduce::top_k::top_k;
 pub use reduce::{arg_max, arg_min, reduce};
 pub use rowwise::{layer_norm, log_softmax, rms_norm, softmax};
 

@@ -1,4 +1,5 @@
-//! Elementwise kernels over tensors of any rank: maps, gathers of rows and rotary embeddings, by one family of plans.
+//! Elementwise kernels over tensors of any rank whose modes join into 8 loops at most: maps, gathers of rows and rotary embeddings, by one
+//! family of plans.
 //!
 //! All of them are the same loops: the algebra joins the coordinates of all tensors into as few loops as there can be, the loop
 //! with the least traffic runs fastest, and a thread takes vectors along it.

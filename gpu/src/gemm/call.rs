@@ -909,12 +909,11 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         }
         let is_mapped = as_is.operands.are_mapped();
         let takes_hopper = takes_hopper(as_is.operands.ab, self.a.device().arch());
-        if is_mapped
-            || !takes_hopper
-            || !self.may_pack()
-            || self.convolution.is_some()
-            || factors.is_none()
-        {
+        // Of a convolution, the filters may be packed beside a matrix that is written out, and nothing beside a tensor map of activations.
+        let is_written = |places: &Places| matches!(places.a, GivenFactor::Columns(_));
+        let may_be_packed = (factors.as_ref())
+            .is_some_and(|places| self.convolution.is_none() || is_written(places));
+        if is_mapped || !takes_hopper || !self.may_pack() || !may_be_packed {
             return Ok(None);
         }
         let k = problem.k;

@@ -493,7 +493,7 @@ impl<P: MemoryBoundPlan> MemoryBoundCall<'_, P> {
         match &self.work {
             Some(work) => {
                 let About { plan, problem, .. } = work.about();
-                let mut text = explained(plan, problem);
+                let mut text = explained(plan, problem, self.device.arch());
                 if let Some(reason) = plan.reason(problem, &self.device) {
                     text += &format!("\n{reason}");
                 }

@@ -39,6 +39,36 @@ pub(crate) fn one_leaf(mode: &Layout) -> Option<(i64, i64)> {
     Some((leaf.extent.value(), leaf.stride.as_int()?.value()))
 }
 
+/// The parts of one mode of several layouts, the first one innermost: the extent, which is that of a loop over all of the layouts, and the
+/// stride in each. `None` if there are no such parts, as of (2,3) and (3,2), or if a stride is no number.
+pub(crate) fn parts(of_layouts: &[&Layout]) -> Option<Vec<(i64, Vec<i64>)>> {
+    let leaves = |mode: &&Layout| {
+        let mode = mode.coalesce(..);
+        let all = mode.leaves().iter().rev();
+        all.map(|leaf| Some((leaf.extent.value(), leaf.stride.as_int()?.value())))
+            .collect()
+    };
+    let left: Option<Vec<Vec<(i64, i64)>>> = of_layouts.iter().map(leaves).collect();
+    let mut left = left?;
+    let mut parts = Vec::new();
+    while left.iter().any(|leaves| !leaves.is_empty()) {
+        let first: Option<Vec<(i64, i64)>> = left.iter_mut().map(Vec::pop).collect();
+        let first = first?;
+        let extent = first.iter().map(|(extent, _)| *extent).min()?;
+        for (leaves, (all, stride)) in left.iter_mut().zip(&first) {
+            if all % extent > 0 {
+                return None;
+            }
+            if *all > extent {
+                leaves.push((all / extent, stride.checked_mul(extent)?));
+            }
+        }
+        let strides = first.into_iter().map(|(_, stride)| stride).collect();
+        parts.push((extent, strides));
+    }
+    Some(parts)
+}
+
 /// A layout of these modes.
 pub(crate) fn of_modes(modes: &[Layout]) -> Result<Layout, Error> {
     match modes {
@@ -160,6 +190,32 @@ mod tests {
             Ok(layout) => layout.to_string(),
             Err(error) => error.to_string(),
         }
+    }
+
+    /// Parts have the extents of the finest of all layouts, and the elements of each.
+    #[test]
+    fn parts_of_a_mode_are_those_of_all_layouts() {
+        let of = |layouts: &[&str]| {
+            let layouts: Vec<Layout> = layouts
+                .iter()
+                .map(|text| text.parse().expect("a layout"))
+                .collect();
+            let found = parts(&layouts.iter().collect::<Vec<_>>());
+            found.map(|parts| format!("{parts:?}"))
+        };
+        let text = |parts: &str| Some(parts.to_string());
+        assert_eq!(of(&["12:5"]), text("[(12, [5])]"));
+        assert_eq!(
+            of(&["(3,4):(10,1)", "12:2"]),
+            text("[(3, [10, 2]), (4, [1, 6])]")
+        );
+        assert_eq!(
+            of(&["(2,6):(7,1)", "(4,3):(1,8)", "12:0"]),
+            text("[(2, [7, 1, 0]), (2, [1, 2, 0]), (3, [2, 8, 0])]")
+        );
+        assert_eq!(of(&["1:0", "1:0"]), text("[(1, [0, 0])]"));
+        assert_eq!(of(&["(2,3):(9,1)", "(3,2):(9,1)"]), None);
+        assert_eq!(of(&["4:1", "6:1"]), None);
     }
 
     #[test]

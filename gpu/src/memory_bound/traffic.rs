@@ -182,8 +182,9 @@ pub(crate) fn first_access<const N: usize>(
 /// The most plans that are named behind a plan.
 const NAMED: usize = 2;
 
-/// What a call says of its plan: the plan's own sentences, the sectors, the time of the model, and the plans beside it.
-pub(crate) fn explained<P: MemoryBoundPlan>(plan: &P, problem: &P::Problem) -> String {
+/// What a call on a device of an architecture says of its plan: the plan's own sentences, the sectors, the time of the model, and the plans
+/// beside it that the architecture takes.
+pub(crate) fn explained<P: MemoryBoundPlan>(plan: &P, problem: &P::Problem, arch: Arch) -> String {
     let (sentences, traffic) = (plan.sentences(problem), plan.counted(problem));
     let Traffic {
         sectors,
@@ -202,7 +203,7 @@ pub(crate) fn explained<P: MemoryBoundPlan>(plan: &P, problem: &P::Problem) -> S
     };
     let time = traffic.time();
     let mut text = format!("{sentences}\n{sectors}\nPredicted on an H200: {time}.");
-    let is_for = |other: &P| other.check_for(Arch::Sm90a, problem).is_ok();
+    let is_for = |other: &P| other.check_for(arch, problem).is_ok();
     let mut others: Vec<(f64, P)> = (plan.neighbours(problem).into_iter())
         .filter(|other| other != plan && is_for(other))
         .map(|other| (other.counted(problem).time().total(), other))

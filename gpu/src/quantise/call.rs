@@ -638,8 +638,9 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
     ///
     /// # Errors
     ///
-    /// Returns an error if no kernel takes the types; if shapes or devices differ; if the scale is not above 0; if there are rows with a
-    /// scale and without columns; if the columns of a view have several strides; or if an output overlaps another view or has one element at several coordinates. Returns the
+    /// Returns an error if no kernel takes the types; if shapes or devices differ; if `f32` has no reciprocal of the scale; if there are rows
+    /// with a scale and without columns; if the columns of a view have several strides; if there are more than 2^30 rows or columns, or more
+    /// than 8 modes of rows that do not join; or if an output overlaps another view or has one element at several coordinates. Returns the
     /// device's error if the launch fails, also where the device lacks the conversion.
     pub fn run(&self) -> Result<(), Error> {
         let device = self.x.device();

@@ -84,7 +84,10 @@ impl QuantiseProblem {
             let (extent, most) = (extent as i64, most as i64);
             return Err(ErrorKind::Extent { what, extent, most }.into());
         }
-        for (what, extent) in [("rows", rows.size()), ("columns", columns)] {
+        for (what, extent) in [
+            ("the number of rows", rows.size()),
+            ("the number of columns", columns),
+        ] {
             if extent > MOST {
                 let most = MOST;
                 return Err(ErrorKind::Extent { what, extent, most }.into());

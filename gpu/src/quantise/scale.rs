@@ -75,7 +75,8 @@ pub struct TensorScalePlan {
     /// The accesses of a thread that the L2 cache is to have for the second reading, of one launch: all elements but those of
     /// the last such accesses are marked as the first to leave the cache. If it is 0, no elements are marked.
     pub cached: i64,
-    /// Whether one launch reads the elements again before it quantises those in registers and in shared memory. Two launches have none.
+    /// Whether one launch reads the elements again before it quantises those in registers and in shared memory. Two launches have none
+    /// there, so it is false.
     pub again_first: bool,
 }
 
@@ -388,6 +389,12 @@ impl TensorScalePlan {
         if !self.is_at_once() {
             let what = "number of accesses in the cache, by two launches,";
             check.number(what, self.cached, [0, 0, 1])?;
+            if self.again_first {
+                let operands = format!("{} to {}", self.from, self.to);
+                return self.plan_check(&operands).refuse(
+                    "two launches have no elements on the chip before which others are read again: `again_first` is false",
+                );
+            }
             return check.number("number of blocks", self.blocks, [1, MOST_BLOCKS, 1]);
         }
         if arch < Arch::Sm80 {

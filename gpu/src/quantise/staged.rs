@@ -53,6 +53,8 @@ impl QuantiseKernel<'_> {
         let first: Index = &self.thread / threads * &columns + &lane;
         let numbers = own.gathered(k, &x, &first);
         let most = k.reduce_all(Max, Expr::from(&numbers).abs());
+        // Of NaN alone it is 0, as where a maximum begins with 0.
+        let most = k.map(Expr::from(&most).max(0.0));
         let inverse = self.scale(k, &most);
         for i in 0..accesses {
             let number = self.quantised(&numbers.values(i, 1), &inverse);

@@ -22,7 +22,7 @@ use crate::memory_bound::apart::{Elements, apart};
 use crate::memory_bound::call::{
     BuiltKernels, LaunchGrid, Made, Planned, Preparing, SharedMemory, given_workspace, load_plans,
 };
-use crate::memory_bound::modes::{extents, shown, sizes};
+use crate::memory_bound::modes::{extents, modes, one_leaf, parts, repeated, shown};
 use crate::memory_bound::plan::{product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
 use crate::recent::{CallKind, GivenCall};
@@ -58,8 +58,9 @@ use crate::scratch::{self, WordKind, Workspace};
 /// # Errors
 ///
 /// Returns an error if the shapes or devices do not fit, if a mode is none of `x` or named twice, if `y` overlaps `x` or has one
-/// element at several coordinates, if no kernel takes the types, or if the largest or least of no elements is asked for. Returns
-/// the device's error if the launch fails.
+/// element at several coordinates, if no kernel takes the types, if the largest or least of no elements is asked for, or if more than 2^30
+/// results or elements of each are, not counting the innermost mode, which has up to 2^30 as well. Returns the device's error if the launch
+/// fails.
 pub fn reduce<T: GemmElement, U: GemmElement>(
     function: ReduceFunction,
     x: &View<'_, T>,
@@ -86,7 +87,7 @@ pub fn reduce<T: GemmElement, U: GemmElement>(
 ///
 /// # Errors
 ///
-/// Returns the errors of [`reduce`].
+/// Returns the errors of [`reduce`], and an error if `x` has several strides along the mode.
 pub fn arg_max<T: GemmElement, I: ReduceIndex>(
     x: &View<'_, T>,
     mode: usize,
@@ -111,7 +112,7 @@ pub fn arg_max<T: GemmElement, I: ReduceIndex>(
 ///
 /// # Errors
 ///
-/// Returns the errors of [`reduce`].
+/// Returns the errors of [`reduce`], and an error if `x` has several strides along the mode.
 pub fn arg_min<T: GemmElement, I: ReduceIndex>(
     x: &View<'_, T>,
     mode: usize,
@@ -195,20 +196,29 @@ impl Written {
     }
 }
 
-/// The stride of each mode of a layout whose modes coalesce into one leaf each.
-pub(super) fn strides(layout: &Layout) -> Result<Vec<i64>, Error> {
+/// The stride of a layout along a mode that coalesces into one leaf.
+pub(super) fn stride_along(layout: &Layout, mode: usize) -> Result<i64, Error> {
+    let found = modes(layout).get(mode).and_then(one_leaf);
     let refused = || {
         let layout = layout.to_string();
+        Error::from(ReduceError::Along { layout, mode })
+    };
+    Ok(found.ok_or_else(refused)?.1)
+}
+
+/// The parts of a mode that x, which has this layout, and both outputs have.
+pub(super) fn parts_of(x: &Layout, of_mode: [&Layout; 3]) -> Result<Vec<ReduceMode>, Error> {
+    let refused = || {
+        let layout = x.to_string();
         Error::from(ReduceError::Modes { layout })
     };
-    let stride = |mode: Layout| {
-        let mode = mode.coalesce(..);
-        let [leaf] = mode.leaves() else {
-            return Err(refused());
-        };
-        Ok(leaf.stride.as_int().ok_or_else(refused)?.value())
+    let found = parts(&of_mode).ok_or_else(refused)?;
+    let mode = |(extent, strides): (i64, Vec<i64>)| ReduceMode {
+        extent,
+        stride: strides[0],
+        outputs: [strides[1], strides[2]],
     };
-    layout.modes().map(stride).collect()
+    Ok(found.into_iter().map(mode).collect())
 }
 
 /// The elements of which an address is a multiple.
@@ -327,11 +337,8 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
             let (function, x) = (function.to_string(), shape.to_string());
             return Err(ReduceError::Nothing { function, x }.into());
         }
-        let of_x = match self.x.layout() {
-            Some(layout) => strides(layout)?,
-            None => vec![0; all.len()],
-        };
-        let mut of_outputs = [vec![0; all.len()], vec![0; all.len()]];
+        let of_x = self.x.layout().map(modes);
+        let mut of_outputs = [vec![None; all.len()], vec![None; all.len()]];
         for (output, to) in self.outputs().zip(&mut of_outputs) {
             let layout = output.key.layout().expect("no extent of the output is 0");
             let once = layout.is_injective();
@@ -339,25 +346,31 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
                 let layout = format!("{} {layout}", output.name);
                 return Err(ErrorKind::Twice { layout }.into());
             }
-            let strides = strides(layout)?;
-            let has_all = strides.len() == all.len();
-            let mut next = strides.into_iter();
+            let own = modes(layout);
+            let has_all = own.len() == all.len();
+            let mut next = own.into_iter();
             for (mode, to) in to.iter_mut().enumerate() {
                 if has_all && !kept.is_empty() || is_kept(mode) {
-                    *to = next.next().unwrap_or(0);
+                    *to = next.next();
                 }
             }
         }
-        let mode = |at: usize| -> GivenMode {
-            let outputs = [of_outputs[0][at], of_outputs[1][at]];
-            let mode = ReduceMode {
-                extent: all[at].max(1),
-                stride: of_x[at],
-                outputs: if is_kept(at) { outputs } else { [0; 2] },
-            };
-            (is_kept(at), mode)
-        };
-        let given: Vec<GivenMode> = (0..all.len()).map(mode).collect();
+        let mut given: Vec<GivenMode> = Vec::new();
+        for at in 0..all.len() {
+            if let (Some(layout), true) = (self.x.layout(), function.is_index() && !is_kept(at)) {
+                stride_along(layout, at)?;
+            }
+            // What has no such mode, or has it no longer, has one element there.
+            let still = Layout::leaf(all[at].max(1), 0).map_err(colex_tensor::Error::from)?;
+            let own = of_x.as_ref().map_or(&still, |modes| &modes[at]);
+            let [y, values] = of_outputs.each_ref().map(|modes| match &modes[at] {
+                Some(mode) if is_kept(at) => mode,
+                Some(_) | None => &still,
+            });
+            let whole = self.x.layout().unwrap_or(&still);
+            let parts = parts_of(whole, [own, y, values])?;
+            given.extend(parts.into_iter().map(|mode| (is_kept(at), mode)));
+        }
         self.problem_of(&given, is_empty).map(Some)
     }
 
@@ -378,17 +391,13 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
 
     /// The problem of all elements of a tensor of this layout, whose modes have one stride each, at the address of `x`.
     pub(crate) fn problem_of_all(&self, layout: &Layout) -> Result<ReduceProblem, Error> {
-        let modes = sizes(layout).into_iter().zip(strides(layout)?);
-        let mode = |(extent, stride): (i64, i64)| {
-            let outputs = [0; 2];
-            let mode = ReduceMode {
-                extent,
-                stride,
-                outputs,
-            };
-            (false, mode)
-        };
-        self.problem_of(&modes.map(mode).collect::<Vec<_>>(), false)
+        let mut given: Vec<GivenMode> = Vec::new();
+        for mode in modes(layout) {
+            let still = repeated(&mode)?;
+            let parts = parts_of(layout, [&mode, &still, &still])?;
+            given.extend(parts.into_iter().map(|mode| (false, mode)));
+        }
+        self.problem_of(&given, false)
     }
 
     /// The problem of row-major tensors of another shape at the addresses of this call; `None` if there are no results.
@@ -540,7 +549,7 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
     /// // The first two shapes share a kernel; few long rows need two, since blocks share a row.
     /// assert_eq!(call.load_plans([[4096, 4096], [5000, 4096], [2, 1 << 20]])?, 3);
     /// let refused = call.load_plans([[100]]).unwrap_err();
-    /// assert_eq!(refused.to_string(), "mode 1 is named, and x 100 has 1 modes: they are counted from 0");
+    /// assert_eq!(refused.to_string(), "mode 1 is named, and x 100 has 1 mode: modes are counted from 0");
     /// # Ok::<(), colex_gpu::Error>(())
     /// ```
     ///
@@ -553,12 +562,23 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
         shapes: impl IntoIterator<Item = impl AsRef<[i64]>>,
     ) -> Result<usize, Error> {
         self.problem()?;
-        let problems = shapes.into_iter();
-        let problems = problems.map(|shape| self.problem_of_shape(shape.as_ref()));
-        load_plans(self.x.device(), problems, |problem| self.fastest(problem))
+        let (device, mut reads_zeros) = (self.x.device(), false);
+        let problems = shapes.into_iter().map(|shape| {
+            let problem = self.problem_of_shape(shape.as_ref())?;
+            let stage = problem.as_ref().map(|problem| problem.stage);
+            reads_zeros |= stage == Some(ReduceStage::Combine);
+            Ok(problem)
+        });
+        let count = load_plans(device, problems, |problem| self.fastest(problem))?;
+        if reads_zeros {
+            // A capture allocates none.
+            scratch::zeros(device, 8)?;
+        }
+        Ok(count)
     }
 
-    /// Prepares the call with the plan that `plan` makes of its problem.
+    /// Prepares the call with the plan that `plan` makes of its problem. Blocks that share a result need memory. If there is none, as
+    /// inside a stream capture, the call has the same plan without parts, and the call's `plan` says so.
     ///
     /// ```
     /// use colex_atom::Arch;

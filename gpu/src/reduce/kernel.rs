@@ -41,6 +41,8 @@ struct ReduceKernel<'a> {
     meeting: Option<ClusterParts>,
     /// The tensor as one mode, if vectors begin wherever rows do.
     run: Option<Tensor>,
+    /// The copy whose parts of a tile are the results of the threads.
+    of_lanes: TiledCopy,
     /// Whether one instruction finds the larger of two floats, or NaN if one of them is, of 16 bits for two pairs at once.
     has_nan: bool,
 }
@@ -97,6 +99,26 @@ enum Carry {
 
 /// The bits of a number without its sign.
 const MAGNITUDE: i32 = i32::MAX;
+
+/// The copy whose parts of a tile are the results of the threads.
+fn copy_of_lanes(plan: &ReducePlan) -> Result<TiledCopy, Error> {
+    let ReducePlan {
+        rows,
+        across,
+        along,
+        ..
+    } = *plan;
+    let places = plan.places();
+    let bits = i64::from(plan.operands.ty.bits());
+    let threads = Layout::new((rows, across, along), (across * along, along, 1))?;
+    let values = Layout::new((1, 1, places), (0, 0, 1))?;
+    Ok(TiledCopy::new(
+        universal(bits * places),
+        bits,
+        &threads,
+        &values,
+    )?)
+}
 
 /// Builds the kernel.
 pub(crate) fn build(plan: &ReducePlan, arch: Arch) -> Result<TensorKernel, Error> {
@@ -163,6 +185,7 @@ pub(crate) fn build(plan: &ReducePlan, arch: Arch) -> Result<TensorKernel, Error
             before,
         }),
         run,
+        of_lanes: copy_of_lanes(plan)?,
         has_nan: arch >= Arch::Sm80,
         meeting: meeting(&mut k, plan)?,
     };
@@ -822,13 +845,12 @@ impl ReduceKernel<'_> {
             }
             all = k.reduce_all(op, &all);
         }
-        if let Some(lanes) = of.lanes(k) {
-            if self.plan.across > 1 {
-                all = k.reduce_along(op, &all, &lanes, 1);
-            }
-            if !keeps && self.plan.along > 1 {
-                all = k.reduce_along(op, &all, &lanes, 2);
-            }
+        let lanes = of.lanes(k);
+        if self.plan.across > 1 {
+            all = k.reduce_along(op, &all, &lanes, 1);
+        }
+        if !keeps && self.plan.along > 1 {
+            all = k.reduce_along(op, &all, &lanes, 2);
         }
         all
     }
@@ -882,6 +904,7 @@ impl ReduceKernel<'_> {
             joint: None,
             meeting: None,
             run: None,
+            of_lanes: self.of_lanes.clone(),
             has_nan: self.has_nan,
         };
         let carry = adds.carry(k);
@@ -925,26 +948,12 @@ impl ReduceKernel<'_> {
     }
 
     /// A part of a tile with one element for each result of a thread, along which threads are combined.
-    fn lanes(&self, k: &mut Builder) -> Option<Tensor> {
-        let ReducePlan {
-            vector,
-            rows,
-            across,
-            along,
-            ..
-        } = *self.plan;
-        let places = if self.operands().keeps_inner {
-            vector
-        } else {
-            1
-        };
-        let bits = i64::from(self.operands().ty.bits());
-        let threads = Layout::new((rows, across, along), (across * along, along, 1)).ok()?;
-        let values = Layout::new((1, 1, places), (0, 0, 1)).ok()?;
-        let copy = TiledCopy::new(universal(bits * places), bits, &threads, &values).ok()?;
-        let tile = (self.x).local_tile((rows, across, along * places), (0, 0, 0));
+    fn lanes(&self, k: &mut Builder) -> Tensor {
+        let ReducePlan { rows, across, .. } = *self.plan;
+        let along = self.plan.along * self.plan.places();
+        let tile = (self.x).local_tile((rows, across, along), (0, 0, 0));
         let thread = k.thread();
-        Some(copy.at(&thread).partition_src(&tile)) // (CPY, CPY_M, CPY_N, CPY_K)
+        self.of_lanes.at(&thread).partition_src(&tile) // (CPY, CPY_M, CPY_N, CPY_K)
     }
 
     /// The sums, or the best elements, which keys are no longer.

@@ -1021,6 +1021,15 @@ impl ReducePlan {
         )
     }
 
+    /// Returns the results that a thread has side by side.
+    pub(crate) fn places(&self) -> i64 {
+        if self.operands.keeps_inner {
+            self.vector
+        } else {
+            1
+        }
+    }
+
     /// Returns the threads of a block.
     pub(crate) fn threads(&self) -> i64 {
         product([self.rows, self.across, self.along])

@@ -254,7 +254,7 @@ impl ReduceProblem {
     /// assert_eq!(problem.to_string(), "sum f32, 5 results of 24");
     /// assert_eq!(problem.compulsory_bytes(), 4 * (120 + 5));
     /// let refused = ReduceProblem::new(ReduceFunction::Sum, Ty::F32, &[4, 5], &[2]).unwrap_err();
-    /// assert_eq!(refused.to_string(), "mode 2 is named, and x (4,5) has 2 modes: they are counted from 0");
+    /// assert_eq!(refused.to_string(), "mode 2 is named, and x (4,5) has 2 modes: modes are counted from 0");
     /// # Ok::<(), colex_gpu::Error>(())
     /// ```
     ///

@@ -25,10 +25,10 @@ use crate::recent::{CallKind, GivenCall};
 use crate::scratch::{WordKind, Workspace};
 
 /// Computes the softmax of each row of `x`: `e^x` over the sum of it along the last mode. All other modes are rows, of any
-/// extents and strides, 0 too; elements are f32, f16 or bf16, computed in f32 and rounded once.
+/// strides, 0 too, also of several strides each; elements are f32, f16 or bf16, computed in f32 and rounded once.
 ///
-/// Each element is read once where a block, or on Hopper a cluster, holds a row in registers, up to 2^18 columns, or where a team of blocks
-/// does, in large tensors; of other long rows a part is read twice. The device caches what it prepares for a call, as for [`gemm`](crate::gemm()).
+/// Each element is read once where a block holds a row, or on Hopper a cluster, or in large tensors a team of blocks; of other long rows a
+/// part is read twice. The device caches what it prepares for a call, as for [`gemm`](crate::gemm()).
 ///
 /// A row with a NaN or +inf is NaN, and so is one of -inf alone. Beside these, -inf becomes 0.
 ///
@@ -45,8 +45,9 @@ use crate::scratch::{WordKind, Workspace};
 ///
 /// # Errors
 ///
-/// Returns an error if the shapes or devices differ, if `y` overlaps `x` or has one element at several coordinates, or if no
-/// kernel takes the type. Columns of one matrix do not overlap if each is in `x` or in `y`. Returns the device's error if the launch fails.
+/// Returns an error if the shapes or devices differ, if `y` overlaps `x` or has one element at several coordinates, if no kernel takes the
+/// type, if the columns have several strides, or if there are more than 2^30 rows or columns. Columns of one matrix do not overlap if each
+/// is in `x` or in `y`. Returns the device's error if the launch fails.
 pub fn softmax<T: GemmElement>(x: &View<'_, T>, y: &ViewMut<'_, T>) -> Result<(), Error> {
     Rowwise::new(RowFunction::Softmax, x, y).run()
 }
@@ -102,8 +103,8 @@ pub fn rms_norm<T: GemmElement>(
 }
 
 /// Computes `(x - mean(x)) / sqrt(variance(x) + epsilon) * weight + bias` of each row. The variance is the mean of the squared
-/// differences from the mean, computed after it. A row with a NaN or an infinity is NaN, and a row of zeros too if epsilon is 0. From
-/// elements of 1.8e19 on the squares overflow, as in [`rms_norm`].
+/// differences from the mean, computed after it. A row with a NaN or an infinity is NaN. A row of equal numbers whose sum `f32` has becomes
+/// the bias, or NaN if epsilon is 0. From elements of 1.8e19 on the squares overflow, as in [`rms_norm`].
 ///
 /// ```
 /// use colex_gpu::{Device, layer_norm};
@@ -375,7 +376,8 @@ impl<'a, T: GemmElement> Rowwise<'a, T> {
         load_plans(device, problems, |problem| self.fastest(problem))
     }
 
-    /// Prepares the call with the plan that `plan` makes of its problem.
+    /// Prepares the call with the plan that `plan` makes of its problem. Teams of blocks need memory. If there is none, as inside a stream
+    /// capture, the call has a plan without teams, and the call's `plan` says so.
     ///
     /// ```
     /// use colex_atom::Arch;

@@ -470,9 +470,10 @@ fn all_lanes_powers(k: &mut Builder, own: [Fragment; 2]) -> [Fragment; 2] {
     lanes_powers(k, own, |_, sum| sum)
 }
 
-/// What a warp subtracts from its numbers before it knows the mean of the row, from their sum and their count: 0 if it has none.
-fn pivot(sum: impl Into<Expr>, count: impl Into<Expr>) -> Expr {
-    sum.into() * count.into().max(1.0).recip()
+/// What a warp subtracts from its numbers before it knows the mean of the row, from their sum and their count: 0 if it has none. It is
+/// rounded to nearest, as the mean, so that nothing is left of equal numbers.
+pub(super) fn pivot(sum: impl Into<Expr>, count: impl Into<Expr>) -> Expr {
+    sum.into() / count.into().max(1.0)
 }
 
 /// The sum of the squares of the differences from a number that lies `apart` from the pivot, from the sums of the differences from the pivot
@@ -1382,17 +1383,22 @@ impl RowKernel<'_> {
         });
     }
 
-    /// The mean of a total over the columns.
-    fn mean_of(&self, k: &mut Builder, total: &Fragment) -> Fragment {
+    /// The number of columns, in f32.
+    fn number_of_columns(&self) -> Expr {
         let columns = self.columns.clone();
         let columns = columns.unwrap_or_else(|| self.x().extent(1));
-        k.map(total * Expr::from(columns).to(Ty::F32).recip())
+        Expr::from(columns).to(Ty::F32)
+    }
+
+    /// The mean of a total over the columns, rounded to nearest: that of equal numbers is one of them, if f32 has their sum.
+    fn mean_of(&self, k: &mut Builder, total: &Fragment) -> Fragment {
+        k.map(Expr::from(total) / self.number_of_columns())
     }
 
     /// The reciprocal of the root of a mean of squares.
     fn scale(&self, k: &mut Builder, squares: &Fragment) -> Fragment {
         let epsilon = self.epsilon.clone().unwrap_or_else(|| Expr::from(0.0));
-        let mean = self.mean_of(k, squares);
+        let mean = k.map(squares * self.number_of_columns().recip());
         k.map((mean + epsilon).rsqrt())
     }
 

@@ -7,6 +7,7 @@ use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
 
 use super::plan::MOST_SHIFTED;
 use crate::error::{Error, ErrorKind, RowwiseError};
+use crate::memory_bound::modes::{modes, one_leaf, parts};
 use crate::memory_bound::plan::{WIDEST, refused_operands};
 
 /// A function of each row of a tensor.
@@ -241,7 +242,7 @@ impl RowwiseProblem {
     /// // The rows lie beside each other: an access takes an element of each of 8.
     /// assert_eq!((problem.operands().vector, problem.operands().turned), (1, 8));
     /// let refused = RowwiseProblem::along(RowFunction::Softmax, Ty::Bf16, &[4096, 16384], 2).unwrap_err();
-    /// assert_eq!(refused.to_string(), "mode 2 is named, and the tensors have 2 modes: they are counted from 0");
+    /// assert_eq!(refused.to_string(), "mode 2 is named, and the tensors have 2 modes: modes are counted from 0");
     /// # Ok::<(), colex_gpu::Error>(())
     /// ```
     ///
@@ -356,34 +357,48 @@ impl RowwiseProblem {
         }
     }
 
-    /// The problem of these layouts at these addresses. Each mode of a layout is one leaf; the last mode is that of the
-    /// columns.
+    /// The problem of these layouts at these addresses. The last mode is that of the columns, and is one leaf. Those of the rows are the
+    /// parts that all tensors have.
     pub(crate) fn of(
         function: RowFunction,
         ty: Ty,
         layouts: &[(RowTensor, &Layout, u64)],
     ) -> Result<RowwiseProblem, Error> {
         let bytes = i64::from(ty.bits()) / 8;
-        let first = modes(layouts[0].1)?;
-        let (&(columns, _), outer) = first.split_last().expect("a layout has modes");
-        let mut tensors = Vec::new();
+        let (mut tensors, mut all, mut columns) = (Vec::new(), Vec::new(), 1);
         for &(tensor, layout, address) in layouts {
-            let mut all = modes(layout)?;
-            let (extent, column) = all.pop().expect("a layout has modes");
-            debug_assert_eq!(extent, columns);
-            let rows = if tensor.is_of_columns() {
-                vec![0; outer.len()]
-            } else {
-                all.into_iter().map(|(_, stride)| stride).collect()
+            let mut own = modes(layout);
+            let last = own.pop().expect("a layout has modes");
+            let Some((extent, column)) = one_leaf(&last) else {
+                let layout = layout.to_string();
+                return Err(RowwiseError::ColumnStrides { layout }.into());
             };
+            columns = extent;
             let strides = Strides {
-                rows,
+                rows: Vec::new(),
                 column: if columns == 1 { 1 } else { column },
                 aligned: 1 << (address / bytes as u64).trailing_zeros().min(4),
             };
             tensors.push((tensor, strides));
+            all.push(own);
         }
-        let extents = outer.iter().map(|(extent, _)| *extent).collect();
+        let mut extents = Vec::new();
+        for at in 0..all[0].len() {
+            // A tensor of columns has no mode of rows.
+            let of_rows: Vec<&Layout> = all.iter().filter_map(|modes| modes.get(at)).collect();
+            let Some(found) = parts(&of_rows) else {
+                let layout = layouts[0].1.to_string();
+                return Err(RowwiseError::Modes { layout }.into());
+            };
+            for (extent, strides) in found {
+                extents.push(extent);
+                let mut strides = strides.into_iter();
+                for (tensor, of) in &mut tensors {
+                    let own = (!tensor.is_of_columns()).then(|| strides.next());
+                    of.rows.push(own.flatten().unwrap_or(0));
+                }
+            }
+        }
         let mut problem = RowwiseProblem {
             function,
             ty,
@@ -625,7 +640,10 @@ impl RowwiseProblem {
     /// Checks what no kernel takes.
     pub(crate) fn check(&self) -> Result<(), Error> {
         check_type(self.ty)?;
-        for (what, extent) in [("rows", self.rows()), ("columns", self.columns)] {
+        for (what, extent) in [
+            ("the number of rows", self.rows()),
+            ("the number of columns", self.columns),
+        ] {
             if extent > MOST {
                 let most = MOST;
                 return Err(ErrorKind::Extent { what, extent, most }.into());
@@ -653,20 +671,6 @@ pub(crate) fn check_type(ty: Ty) -> Result<(), Error> {
     } else {
         Err(RowwiseError::Type { ty }.into())
     }
-}
-
-/// The extent and the stride of each mode of a layout whose modes coalesce into one leaf each.
-fn modes(layout: &Layout) -> Result<Vec<(i64, i64)>, Error> {
-    let refused = || Error::from(RowwiseError::of_modes(layout));
-    let leaf = |mode: Layout| {
-        let mode = mode.coalesce(..);
-        let [leaf] = mode.leaves() else {
-            return Err(refused());
-        };
-        let stride = leaf.stride.as_int().ok_or_else(refused)?;
-        Ok((leaf.extent.value(), stride.value()))
-    };
-    layout.modes().map(leaf).collect()
 }
 
 /// `softmax bf16, 100 rows of 1000`

@@ -236,7 +236,7 @@ fn load_plans_of_reductions_refuse_shapes() {
     let name = "ahead::load_plans_of_reductions_refuse_shapes";
     assert_eq!(
         said(name, "whole", act),
-        "mode 1 is named, and x 64 has 1 modes: they are counted from 0; \
+        "mode 1 is named, and x 64 has 1 mode: modes are counted from 0; \
          the max of no elements: x has the shape (4,0), and an extent that is reduced is 0; \
          an extent is -1: it must be 0 to 1073741824; \
          an extent is 2147483648: it must be 0 to 1073741824; \
@@ -295,7 +295,7 @@ fn law_after_load_plans_no_cumulative_sum_of_a_shape_loads_a_kernel() {
         assert_eq!(
             [&[64][..], &[4, -1], &[8, 1 << 21, 1 << 20]].map(refused),
             [
-                "mode 1 is named, and x 64 has 1 modes: they are counted from 0",
+                "mode 1 is named, and x 64 has 1 mode: modes are counted from 0",
                 "an extent is -1: it must be 0 to 1073741824",
                 "a stride is 2199023255552: it must be at most 1099511627775 in size",
             ]
@@ -384,9 +384,9 @@ fn law_after_load_plans_no_selection_of_a_shape_loads_a_kernel() {
         assert_eq!(
             [&[64][..], &[4, -1], &[4, 5], &[4, 0]].map(refused),
             [
-                "mode 1 is named, and x 64 has 1 modes: they are counted from 0",
+                "mode 1 is named, and x 64 has 1 mode: modes are counted from 0",
                 "an extent is -1: it must be 0 to 1073741824",
-                "the 8 largest of 5 elements: there must be 1 to 5",
+                "the 8 largest of 5 elements: there must be at most 5",
                 "the 8 largest of 0 elements: there must be 0",
             ]
         );

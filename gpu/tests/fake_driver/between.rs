@@ -4,12 +4,11 @@ use colex_atom::Ty;
 use colex_gpu::elementwise::{MapExpression, Pairing, RowNumber};
 use colex_gpu::kernels::{GemmElement, ViewMut};
 use colex_gpu::quantise::Quantise;
-use colex_gpu::reduce::top_k::top_k;
 use colex_gpu::reduce::{ReduceFunction, ReduceIndex};
 use colex_gpu::rowwise::{RowFunction, Rowwise};
 use colex_gpu::{
-    Buffer, Device, Element, Error, Map, Rotary, arg_max, convolution, cumulative_sum, gather,
-    layer_norm, log_softmax, quantise, reduce, rms_norm, softmax,
+    Buffer, Device, Element, Error, Map, Rotary, arg_max, arg_min, convolution, cumulative_sum,
+    gather, layer_norm, log_softmax, quantise, reduce, rms_norm, softmax, top_k,
 };
 use half::{bf16, f16};
 
@@ -54,6 +53,27 @@ pub(super) fn entries(device: &Device) -> Vec<(String, Work<'_>, u64)> {
             all.push((format!("{called} of {name}"), work, 1));
         }
     }
+    for (name, function) in [
+        ("rms_norm", RowFunction::RmsNorm),
+        ("layer_norm", RowFunction::LayerNorm),
+    ] {
+        let [x, residual, weight, y, sum] = [(); 5].map(|()| halves());
+        let work: Work<'_> = Box::new(move || {
+            let rows = "(8,4096):(4096,1)";
+            let (x, y) = (view(&x, rows), view_mut(&y, rows));
+            Rowwise::new(function, &x, &y)
+                .residual(&view(&residual, rows), &view_mut(&sum, rows))
+                .weight(&view(&weight, "4096:1"))
+                .run()
+        });
+        all.push((format!("{name} with a residual"), work, 1));
+    }
+    let (x, y) = (halves(), halves());
+    let work: Work<'_> = Box::new(move || {
+        let beside = "(64,100):(1,64)";
+        softmax(&view(&x, beside), &view_mut(&y, beside))
+    });
+    all.push(("softmax of rows beside each other".to_string(), work, 1));
     for (name, modes, of_y, launches) in [
         ("rows", &[1][..], "64:1", 1),
         ("columns", &[0], "1000:1", 1),
@@ -70,6 +90,10 @@ pub(super) fn entries(device: &Device) -> Vec<(String, Work<'_>, u64)> {
     let work: Work<'_> =
         Box::new(move || arg_max(&view(&x, "(64,1000):(1000,1)"), 1, &view_mut(&at, "64:1")));
     all.push(("arg_max".to_string(), work, 1));
+    let (x, at) = (floats(), numbers());
+    let work: Work<'_> =
+        Box::new(move || arg_min(&view(&x, "(64,1000):(1000,1)"), 0, &view_mut(&at, "1000:1")));
+    all.push(("arg_min of columns".to_string(), work, 1));
     for (name, rows, launches) in [
         ("rows", "(64,1000):(1000,1)", 1),
         ("a long row", "(1,200000):(200000,1)", 1),
@@ -279,6 +303,83 @@ fn threads_share_the_calls_between_products() {
     };
     let name = "between::threads_share_the_calls_between_products";
     assert_eq!(said(name, "whole", act), "7 kernels");
+}
+
+/// The other calls: eight threads make them on one device that has their kernels, and on one that has none. Each kernel is made once, and no
+/// thread launches more than it would alone.
+#[test]
+fn threads_share_the_other_calls_between_products() {
+    const THREADS: usize = 8;
+    const ROUNDS: usize = 25;
+    let act = || {
+        let device = device();
+        let floats: Vec<Buffer<f32>> = (0..6).map(|_| buffer(&device)).collect();
+        let halves: Vec<Buffer<bf16>> = (0..6).map(|_| buffer(&device)).collect();
+        let numbers: Vec<Buffer<i32>> = (0..6).map(|_| buffer(&device)).collect();
+        let bytes: Vec<Buffer<u8>> = (0..6).map(|_| buffer(&device)).collect();
+        let relu = MapExpression::new(|m| {
+            let x = m.tensor("x", Ty::F32);
+            m.output("y", x.relu());
+        });
+        let relu = relu.expect("a map");
+        let work = |turn: usize| -> Result<(), Error> {
+            let at = |i: usize| &floats[(turn + i) % 6];
+            let half = |i: usize| &halves[(turn + i) % 6];
+            let rows = "(8,1000):(1000,1)";
+            let (x, y) = (view(at(0), rows), view_mut(at(1), rows));
+            log_softmax(&x, &y)?;
+            let weight = view(at(4), "1000:1");
+            layer_norm(&x, &weight, &weight, 1e-5, &y)?;
+            Rowwise::new(RowFunction::RmsNorm, &x, &y)
+                .residual(&view(at(2), rows), &view_mut(at(3), rows))
+                .weight(&weight)
+                .run()?;
+            arg_max(&x, 1, &view_mut(&numbers[turn % 6], "8:1"))?;
+            Map::new(&relu).input("x", &x).output("y", &y).run()?;
+            let heads = "(2,4,32,64):(8192,2048,64,1)";
+            let to = view_mut(half(1), heads);
+            Rotary::new(Pairing::Halves, &view(half(0), heads), &to).run()?;
+            let q = view_mut(&bytes[turn % 6], rows);
+            Quantise::new(Ty::E4m3, &x, &q).tensor(0.5).run()?;
+            // In two launches, whose memory is the stream's.
+            let rows = "(256,1000):(1000,1)";
+            let (all, q) = (view(at(0), rows), view_mut(&bytes[turn % 6], rows));
+            let scale = view_mut(at(5), "1:1");
+            Quantise::new(Ty::E4m3, &all, &q)
+                .tensor_scale(&scale)
+                .run()?;
+            let image = view(half(2), "(2,8,8,64):(4096,512,64,1)");
+            let filters = view(half(3), "(64,3,3,64):(576,192,64,1)");
+            let y = view_mut(half(4), "(2,6,6,64):(2304,384,64,1)");
+            convolution(&image, &filters, &y)
+        };
+        let threads = || {
+            std::thread::scope(|scope| {
+                let spawn = |thread: usize| {
+                    let work = &work;
+                    scope.spawn(move || (0..ROUNDS).try_for_each(|round| work(thread + round)))
+                };
+                let threads: Vec<_> = (0..THREADS).map(spawn).collect();
+                let mut threads = threads.into_iter();
+                threads.try_for_each(|thread| thread.join().expect("a thread"))
+            })
+        };
+        let made = counted(&device, || (0..6).try_for_each(&work)).unwrap();
+        let alone = counted(&device, || work(0)).unwrap();
+        let launches = alone["cuLaunchKernelEx"] * (THREADS * ROUNDS) as u64;
+        let again = counted(&device, threads).unwrap();
+        assert_eq!(again["cuLaunchKernelEx"], launches, "{again:?}");
+        assert_eq!(loads(&again), 0, "{again:?}");
+        device.clear_module_cache();
+        let anew = counted(&device, threads).unwrap();
+        assert_eq!(anew["cuLaunchKernelEx"], launches, "{anew:?}");
+        let (found, most) = (loads(&anew), loads(&made));
+        assert!((1..=most).contains(&found), "{found} of {most}: {anew:?}");
+        alone["cuLaunchKernelEx"].to_string()
+    };
+    let name = "between::threads_share_the_other_calls_between_products";
+    // The scale that is computed takes two.
+    assert_eq!(said(name, "whole", act), "10");
 }
 
 /// Memory of a mebibyte as elements of any type, of which a call sees these.

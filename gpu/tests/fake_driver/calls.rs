@@ -13,6 +13,7 @@ use colex_gpu::kernels::gemm::{Autotune, Division, Epilogue, GemmMethod, GemmPla
 use colex_gpu::kernels::{
     Compute, CopyCall, CopyMethod, Gemm, GemmElement, GemmProblem, Major, Operand, View, ViewMut,
 };
+use colex_gpu::quantise::Quantise;
 use colex_gpu::rowwise::{RowFunction, RowStorage, Rowwise, RowwisePlan};
 use colex_gpu::{Buffer, Device, DeviceError, Element, Error, Launch, Repeats, copy, transpose};
 use colex_sched::{Order, RasterOrder};
@@ -2001,7 +2002,7 @@ fn repeated_calls_take_microseconds() {
         let columns = view_mut(&c, "(256,512):(1,256)");
         let transposed = view_mut(&c, "(512,256):(256,1)");
         let flat = (view(&a, "65536:1"), view_mut(&c, "65536:1"));
-        let works: [(&str, u64, Work<'_>); 4] = [
+        let of_products: [(&str, u64, Work<'_>); 4] = [
             ("gemm", 200, Box::new(|| on(problem, [&a, &b], &c)?.run())),
             ("copy", 100, Box::new(|| copy(&flat.0, &flat.1))),
             ("copy, transposed", 100, Box::new(|| copy(&rows, &columns))),
@@ -2011,6 +2012,23 @@ fn repeated_calls_take_microseconds() {
                 Box::new(|| transpose(&rows, &transposed, &[1, 0])),
             ),
         ];
+        let (q, scale) = (buffer::<u8>(&device), buffer::<f32>(&device));
+        let bytes = view_mut(&q, "(256,512):(512,1)");
+        let scale = view_mut(&scale, "1:1");
+        let named = |(name, most, work): (&str, u64, _)| (name.to_string(), most, work);
+        let mut works: Vec<(String, u64, Work<'_>)> = of_products.map(named).into();
+        // Every call between products. Those in parts also take memory of the stream.
+        for (name, work, _) in super::between::entries(&device) {
+            works.push((name, 300, work));
+        }
+        works.push((
+            "quantise by a computed scale".to_string(),
+            600,
+            Box::new(|| {
+                let call = Quantise::new(Ty::E4m3, &rows, &bytes);
+                call.tensor_scale(&scale).run()
+            }),
+        ));
         for (name, most, work) in works {
             work().unwrap();
             let mut times: Vec<Duration> = (0..201)

@@ -399,12 +399,18 @@ fn reductions<'w>(device: &Device) -> Vec<Entry<'w>> {
 }
 
 fn convolutions<'w>(device: &Device) -> Vec<Entry<'w>> {
-    let mut all = Vec::new();
-    for (name, [c, taps, k], stride) in [
+    let all = [
         ("a convolution of 3 by 3", [64, 3, 64], 1),
         ("a convolution of 3 by 3 with strides", [64, 3, 32], 2),
         ("a convolution of one tap", [64, 1, 32], 1),
-    ] {
+    ];
+    convolutions_of(device, &all)
+}
+
+/// Convolutions of these numbers of channels, taps along H and W, and filters, and with this stride.
+fn convolutions_of<'w>(device: &Device, of: &[(&'static str, [i64; 3], i64)]) -> Vec<Entry<'w>> {
+    let mut all = Vec::new();
+    for (name, [c, taps, k], stride) in of.iter().copied() {
         let [x, w, y] = [(); 3].map(|()| buffer::<bf16>(device));
         all.push(Entry {
             name,
@@ -498,6 +504,66 @@ fn law_after_load_plans_no_call_of_a_shape_loads_a_kernel() {
     assert!(said.starts_with("law load_plans of every call: "), "{said}");
 }
 
+/// The same of convolutions whose matrix a first kernel writes, which need memory and so are not captured unless they are prepared: of
+/// channels that are no whole vectors, of images that begin between vectors, and of channels beside each other.
+#[test]
+fn law_after_load_plans_no_written_convolution_loads_a_kernel() {
+    let act = || {
+        let device = on_cudarc();
+        let mut cases = 0;
+        let of = [
+            ("three channels", [3, 7, 64], 2),
+            ("one channel", [1, 3, 32], 1),
+            ("four channels", [4, 3, 24], 1),
+            ("twelve channels and one tap", [12, 1, 40], 2),
+        ];
+        for Entry {
+            name,
+            own,
+            shapes,
+            ask,
+            ..
+        } in convolutions_of(&device, &of)
+        {
+            let ahead = || ask(&own, Ask::Load(&shapes)).map(drop);
+            let loaded = counted(&device, ahead).unwrap_or_else(|why| panic!("{name}: {why}"));
+            assert!(loads(&loaded) > 1, "{name}: {loaded:?}");
+            for shape in &shapes {
+                for what in [Ask::Prepare, Ask::Run] {
+                    let counts = counted(&device, || ask(shape, what).map(drop)).unwrap();
+                    assert_eq!(loads(&counts), 0, "{name} of {shape:?}: {counts:?}");
+                    cases += 1;
+                }
+            }
+        }
+        format!("law load_plans of written convolutions: {cases} cases")
+    };
+    let name = "shapes::law_after_load_plans_no_written_convolution_loads_a_kernel";
+    let said = said(name, "whole", act);
+    println!("{said}");
+    let is_done = said.starts_with("law load_plans of written convolutions: ");
+    assert!(is_done, "{said}");
+}
+
+/// The results of no elements are made of zeros in memory, which a stream capture does not allocate: `load_plans` does.
+#[test]
+fn sums_of_no_elements_are_captured_after_load_plans() {
+    let act = || {
+        let device = on_cudarc();
+        let (x, y) = (buffer::<f32>(&device), buffer::<f32>(&device));
+        let call = |extent: i64| {
+            let (x, y) = (rows(&x, &[extent, 64]), rows_mut(&y, &[64]));
+            Reduce::new(ReduceFunction::Sum, &x, &[0], &y)
+        };
+        let loaded = call(2).load_plans([[0, 64]]).expect("kernels");
+        let (nodes, work) = captured(&device, || call(0).run());
+        work.expect("it is captured");
+        format!("{loaded} kernel, {} node", nodes.expect("a graph"))
+    };
+    let name = "shapes::sums_of_no_elements_are_captured_after_load_plans";
+    assert_eq!(said(name, "whole", act), "1 kernel, 1 node");
+}
+
 /// The sources below a folder.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();
@@ -574,7 +640,7 @@ fn load_plans_of_every_call_refuse_shapes() {
          rotary embedding: the shape 5 is given: it must be (batch, head, sequence, feature); \
          x has the layout (2,64):(64,_1), and cannot have another shape: the shape 5 has another rank; \
          x has the layout (2,64):(1032,1), and cannot have another shape: the shape 5 has another rank; \
-         mode 1 is named, and x 5 has 1 modes: they are counted from 0"
+         mode 1 is named, and x 5 has 1 mode: modes are counted from 0"
     );
 }
 

@@ -423,8 +423,13 @@ fn refused_quantisations_say_what_would_be_right() {
     found.push(sentence(Quantise::new(Ty::S8, &from, &q).run()));
     found.push(sentence(Quantise::new(Ty::S16, &of_x, &q).run()));
     found.push(sentence(Quantise::new(Ty::E4m3, &of_x, &q).run()));
-    found.push(sentence(call.clone().tensor(0.0).run()));
-    found.push(sentence(call.clone().tensor(f32::NAN).run()));
+    for scale in [0.0, f32::NAN, 1e-40, f32::INFINITY] {
+        found.push(sentence(call.clone().tensor(scale).run()));
+    }
+    // The least scale that the sentence names, and the largest one.
+    for scale in [2.94e-39, f32::MAX] {
+        call.clone().tensor(scale).run().expect("it runs");
+    }
     let mut more = scales.clone();
     let scales = view_mut(&mut scales, "3:1");
     found.push(sentence(call.clone().rows(&scales).run()));
@@ -487,8 +492,10 @@ fn refused_quantisations_say_what_would_be_right() {
             "quantisation of f64: x must be f32, f16 or bf16",
             "quantisation to s16: it must be s8, e4m3 or e5m2",
             "q has elements of i8: those of e4m3 are u8",
-            "the scale is 0: it must be a number above 0",
-            "the scale is NaN: it must be a number above 0",
+            "the scale is 0.0: it must be finite and at least 2.94e-39, so that f32 has its reciprocal",
+            "the scale is NaN: it must be finite and at least 2.94e-39, so that f32 has its reciprocal",
+            "the scale is 1e-40: it must be finite and at least 2.94e-39, so that f32 has its reciprocal",
+            "the scale is inf: it must be finite and at least 2.94e-39, so that f32 has its reciprocal",
             "scales has the shape 3: it must be 2, for x (2,300)",
             "scales has the shape 3: it must be (2,3), for x (2,300)",
             "blocks of 0 columns: there must be 1 to 1073741824",
@@ -971,6 +978,7 @@ fn refused_plans_of_a_tensors_scale_say_what_would_be_right() {
         by(rows, rows, fastest),
         by("(1,32):(77,1)", "(1,32):(5,1)", fastest),
         by(rows, rows, of(&|plan| plan.cached = 1)),
+        by(rows, rows, of(&|plan| plan.again_first = true)),
         by(rows, rows, of(&|plan| (plan.held, plan.blocks) = (25, 2))),
         by(rows, rows, of(&|plan| (plan.kept, plan.blocks) = (21, 2))),
         by(rows, rows, of(&|plan| (plan.held, plan.blocks) = (1, 257))),
@@ -993,6 +1001,8 @@ fn refused_plans_of_a_tensors_scale_say_what_would_be_right() {
             "nothing is refused",
             "nothing is refused",
             "the plan's number of accesses in the cache, by two launches, is 1: the quantisation kernel takes 0 only",
+            "the operands of the plan are `f32 to s8`: two launches have no elements on the chip before which others are read again: \
+             `again_first` is false",
             "the plan's number of accesses in registers is 25: the quantisation kernel takes 0 to 24",
             "the plan's number of accesses in shared memory is 21: the quantisation kernel takes 0 to 20",
             "the plan's number of blocks at once is 257: the quantisation kernel takes 1 to 256",

@@ -698,7 +698,8 @@ fn law_drawn_plans_of_scales_of_tensors_are_right_or_refused() {
                 accesses: number(&mut r, &[1, 2, 4]),
                 blocks: number(&mut r, &[1, 2, 3, 5]),
                 reversed: r.one_in(2),
-                again_first: r.one_in(2),
+                // Two launches have none of it.
+                again_first: r.one_in(if is_at_once { 2 } else { 6 }),
                 ..TensorScalePlan::fastest(Ty::F32, Ty::S8)
             };
             let _ = (plan.explain(count as i64), plan.bytes(count as i64));
@@ -882,6 +883,182 @@ fn law_sums_of_columns_cost_little_more_than_their_bytes() {
     }
     println!("law memory_bound.columns: {cases} cases, {alone} without parts");
     assert!(alone > cases / 10 && alone < cases, "{alone} of {cases}");
+}
+
+/// A mode of rows, one that is kept, and one that is summed up may have several strides: the calls have the problems and the results of its
+/// parts as modes.
+#[test]
+fn law_modes_with_several_strides_are_their_parts() -> Result<(), Error> {
+    const EXTENTS: [i64; 4] = [2, 3, 4, 40];
+    /// A layout of some of the modes, of which the first two are one if `nested` says so.
+    fn of(modes: &[usize], strides: [i64; 4], nested: bool) -> Layout {
+        let leaf = |mode: &usize| Layout::leaf(EXTENTS[*mode], strides[*mode]).expect("a leaf");
+        let mut all: Vec<Layout> = modes.iter().map(leaf).collect();
+        if nested && modes.starts_with(&[0, 1]) {
+            let both = Layout::concat(&all[..2]).expect("a mode");
+            all.splice(..2, [both]);
+        }
+        Layout::concat(&all).expect("a layout")
+    }
+    let mut r = Random::of(29, "modes of several strides");
+    let device = simulator(Arch::Sm90a, 29);
+    // Strides in a drawn order, with gaps.
+    let mut strides = || {
+        let mut order = [0, 1, 2, 3];
+        for at in 1..4 {
+            order.swap(at, r.below(at + 1));
+        }
+        let (mut strides, mut next) = ([0; 4], 1);
+        for mode in order {
+            strides[mode] = next;
+            next = next * EXTENTS[mode] + r.below(3_i64);
+        }
+        strides
+    };
+    let count = 1 << 12;
+    let numbers: Vec<f32> = (0..count)
+        .map(|i| (i * 7919 % 613) as f32 - 300.0)
+        .collect();
+    let mut cases = 0;
+    for _ in 0..12 {
+        let [from, to, beside] = [(); 3].map(|()| strides());
+        let x = device.upload(&numbers)?;
+        // What each call leaves in its outputs, with the problem that it has.
+        let mut found: [Vec<(String, Vec<u32>, Vec<i32>)>; 2] = [Vec::new(), Vec::new()];
+        for (nested, found) in [false, true].into_iter().zip(&mut found) {
+            let all = [0, 1, 2, 3];
+            // The modes behind the first two have other numbers.
+            let at = |mode: usize| if nested { mode - 1 } else { mode };
+            let x = View::new(&x, of(&all, from, nested))?;
+            let mut y = device.zeros::<f32>(count)?;
+            let mut z = device.zeros::<i32>(count)?;
+            let mut values = device.zeros::<f32>(count)?;
+            for call in 0..6 {
+                let modes: &[usize] = match call {
+                    3 => &[0, 1, 2],
+                    4 => &[2, 3],
+                    5 => &[0, 1, 3],
+                    _ => &all,
+                };
+                let of_y = of(modes, to, nested);
+                let y = ViewMut::new(&mut y, &of_y)?;
+                let problem = match call {
+                    0 => {
+                        let call = Rowwise::new(RowFunction::Softmax, &x, &y);
+                        call.run()?;
+                        call.problem()?.map(|problem| format!("{problem:?}"))
+                    }
+                    1 => {
+                        let of_sum = of(&all, beside, nested);
+                        let sum = ViewMut::new(&mut values, &of_sum)?;
+                        let call = Rowwise::new(RowFunction::RmsNorm, &x, &y).residual(&x, &sum);
+                        call.run()?;
+                        call.problem()?.map(|problem| format!("{problem:?}"))
+                    }
+                    2 => {
+                        let call = Scan::new(&x, at(3), &y);
+                        call.run()?;
+                        call.problem()?.map(|problem| format!("{problem:?}"))
+                    }
+                    3 | 4 => {
+                        let reduced = match (call, nested) {
+                            (3, _) => vec![at(3)],
+                            (_, false) => vec![0, 1],
+                            (_, true) => vec![0],
+                        };
+                        let call = Reduce::new(ReduceFunction::Sum, &x, &reduced, &y);
+                        call.run()?;
+                        call.problem()?.map(|problem| format!("{problem:?}"))
+                    }
+                    _ => {
+                        // One of four along the third mode.
+                        let of_one = |modes: &[usize], strides: [i64; 4]| {
+                            let layout = of(modes, strides, nested);
+                            let mut all: Vec<Layout> = layout.modes().collect();
+                            let one = Layout::leaf(1, 0).expect("a leaf");
+                            all.insert(at(2), one);
+                            Layout::concat(&all).expect("a layout")
+                        };
+                        let (of_y, of_z) = (of_one(modes, to), of_one(modes, beside));
+                        let y = ViewMut::new(&mut values, &of_y)?;
+                        let z = ViewMut::new(&mut z, &of_z)?;
+                        let call = TopK::new(&x, at(2), &y, &z);
+                        call.run()?;
+                        call.problem()?.map(|problem| format!("{problem:?}"))
+                    }
+                };
+                found.push((problem.expect("elements"), Vec::new(), Vec::new()));
+                cases += 1;
+            }
+            let bits = |of: Vec<f32>| of.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
+            let all = [bits(y.download()?), bits(values.download()?)].concat();
+            found.push((String::new(), all, z.download()?));
+        }
+        let [parts, nested] = found;
+        assert_eq!(nested, parts, "{from:?} to {to:?} and {beside:?}");
+    }
+    println!("law memory_bound.nested: {cases} cases");
+    Ok(())
+}
+
+/// The plans that a call names beside its own are for the device: none has clusters where the architecture has none.
+#[test]
+fn law_plans_beside_a_plan_are_for_the_device() -> Result<(), Error> {
+    /// The plans beside that of a call that have clusters, and all of them.
+    fn clusters(text: &str) -> [usize; 2] {
+        let beside = text.lines().filter(|line| line.starts_with("Beside it, "));
+        let [mut of_clusters, mut all] = [0; 2];
+        for line in beside {
+            of_clusters += usize::from(line.contains("cluster"));
+            all += 1;
+        }
+        [of_clusters, all]
+    }
+    let mut cases = 0;
+    for arch in [Arch::Sm70, Arch::Sm80, Arch::Sm90a] {
+        let device = simulator(arch, 5);
+        let [mut of_clusters, mut all] = [0; 2];
+        let mut take = |text: String| {
+            let [found, named] = clusters(&text);
+            assert!(
+                found == 0 || arch == Arch::Sm90a,
+                "{arch} has no clusters: {text}"
+            );
+            of_clusters += found;
+            all += named;
+            cases += 1;
+        };
+        for columns in [300_i64, 1000, 4100, 16384, 40000] {
+            let rows = 8;
+            let count = (rows * columns) as usize;
+            let (x, mut y) = (device.zeros::<f32>(count)?, device.poisoned::<f32>(count)?);
+            // Rows beside each other, and one after the other.
+            for strides in [(1, rows), (columns, 1)] {
+                let layout = Layout::new((rows, columns), strides).expect("a layout");
+                let (x, y) = (View::new(&x, &layout)?, ViewMut::new(&mut y, &layout)?);
+                for function in RowFunction::ALL {
+                    take(Rowwise::new(function, &x, &y).prepare()?.explain());
+                }
+            }
+            let shape = (rows, columns);
+            let mut q = device.poisoned::<i8>(count)?;
+            let mut scales = device.poisoned::<f32>(rows as usize)?;
+            let (x, q) = (x.view(shape)?, q.view_mut(shape)?);
+            let call = Quantise::new(Ty::S8, &x, &q).rows(&scales.view_mut(rows)?);
+            take(call.prepare()?.explain());
+            let mut sums = device.poisoned::<f32>(rows as usize)?;
+            let sums = sums.view_mut(rows)?;
+            let call = Reduce::new(ReduceFunction::Sum, &x, &[1], &sums);
+            take(call.prepare()?.explain());
+        }
+        assert!(all > 20, "{arch}: {all}");
+        assert!(
+            of_clusters > 0 || arch != Arch::Sm90a,
+            "{all} without clusters"
+        );
+    }
+    println!("law memory_bound.beside: {cases} cases");
+    Ok(())
 }
 
 /// Calls on the views of an earlier call, which are found before anything is checked.

@@ -1088,8 +1088,15 @@ fn refused_reductions_say_what_would_be_right() {
         let layout = Layout::new(((2, 10), 300), ((300, 1000), 1)).expect("a layout");
         let memory = device.zeros::<f32>(20_000).expect("memory");
         let x = View::new(&memory, &layout).expect("a view");
-        let y = output.view_mut(20).expect("a view");
+        // The parts are 2 and 10, and 5 and 4.
+        let others = Layout::new(((5, 4),), ((1, 10),)).expect("a layout");
+        let y = ViewMut::new(&mut output, &others).expect("a view");
         found.push(error(reduce(ReduceFunction::Sum, &x, &[1], &y)));
+        let layout = Layout::new((20, (30, 10)), (300, (10, 1))).expect("a layout");
+        let x = View::new(&memory, &layout).expect("a view");
+        let at = whole.view_mut(20).expect("a view");
+        let call = Reduce::index(ReduceFunction::ArgMax, &x, 1, &at);
+        found.push(call.run().expect_err("it is refused").to_string());
     }
     {
         let twice = Layout::new((20,), (0,)).expect("a layout");
@@ -1104,7 +1111,7 @@ fn refused_reductions_say_what_would_be_right() {
     assert_eq!(
         found,
         [
-            "mode 2 is named, and x (20,300) has 2 modes: they are counted from 0",
+            "mode 2 is named, and x (20,300) has 2 modes: modes are counted from 0",
             "mode 1 is named twice: name it once",
             "y has the shape 20, and x (20,300) without the modes [0] is 300: both must be equal, or have modes of extent 1 where x is reduced",
             "the arg-max of f32 in f32: the results must be s32 or s64",
@@ -1153,7 +1160,8 @@ fn refused_reductions_say_what_would_be_right() {
             "the plan's rows are shifted: x must begin at a multiple of the plan's accesses, each row where the one before it ends, \
              and have at most 2147352576 elements",
             "`values` has the shape 300, and x (20,300) without the modes [1] is 20: both must be equal, or have modes of extent 1 where x is reduced",
-            "((2,10),300):((300,1000),1) has a mode with several strides: each mode of a reduction must have one, so give its parts as modes",
+            "((2,10),300):((300,1000),1) has a mode with several strides, whose parts another tensor does not have: give the parts as modes",
+            "(20,(30,10)):(300,(10,1)) has several strides along mode 1: this mode must have one",
             "the destination y (20):(0) has one element at several coordinates: which value stays would be a race",
         ]
     );
@@ -1379,7 +1387,7 @@ fn refused_cumulative_sums_say_what_would_be_right() {
         found,
         [
             "y has the shape (300,20), and x (20,300): both must be equal",
-            "mode 2 is named, and x (20,300) has 2 modes: they are counted from 0",
+            "mode 2 is named, and x (20,300) has 2 modes: modes are counted from 0",
             "the plan's vector is 8: the cumulative sum kernel takes a power of two, 1 to 4",
             "the plan's number of threads of a block is 16: the cumulative sum kernel takes 32 to 1024, in multiples of 32",
             "the plan's number of threads along the inner mode is 48: the cumulative sum kernel takes a power of two, 1 to 1024",

@@ -1667,8 +1667,10 @@ fn law_a_layer_norm_that_meets_once_is_as_exact() {
                     let [far, largest] = *once;
                     rows_of_all += 1;
                     let rounding = largest * f64::from(f32::EPSILON);
+                    // Where warps that meet twice are exactly right, two products that cancel may leave a rounding of their own.
+                    let cancelled = 1e-12;
                     assert!(
-                        far <= (1.5 * twice[0]).max(twice[0] + 2.0 * rounding),
+                        far <= (1.5 * twice[0]).max(twice[0] + 2.0 * rounding + cancelled),
                         "{threads} threads, {blocks} blocks, {columns} columns, {storage:?}, row {kind}: {far} once and {} twice, of \
                          {largest}",
                         twice[0],
@@ -1679,6 +1681,184 @@ fn law_a_layer_norm_that_meets_once_is_as_exact() {
         }
     }
     println!("law rowwise.moments: {cases} cases, {rows_of_all} rows");
+}
+
+/// Computes a layer norm of rows of equal numbers by a plan, with and without a weight and a bias, and compares every result with 0, or with
+/// the bias. The sums of the numbers are those of f32. Rows lie one after the other, or beside each other. Returns the storage of the plan.
+fn equal_numbers_are_right<T: GemmElement>(
+    arch: Arch,
+    [rows, columns]: [usize; 2],
+    is_turned: bool,
+    plan: &dyn Fn(RowwisePlan) -> RowwisePlan,
+) -> RowStorage {
+    let device = simulator(arch, columns as u64);
+    let number = |row: usize| [500.0, 12352.0, -0.371_093_75, 3.0, 0.0][row % 5];
+    let strides = if is_turned { [1, rows] } else { [columns, 1] };
+    let place = |row: usize, column: usize| row * strides[0] + column * strides[1];
+    let [m, n, of_row, of_column] =
+        [rows, columns, strides[0], strides[1]].map(|number| number as i64);
+    let layout = Layout::new((m, n), (of_row, of_column)).expect("a layout");
+    let mut x = vec![T::from_f64(0.0); rows * columns];
+    for (row, column) in (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column))) {
+        x[place(row, column)] = T::from_f64(number(row));
+    }
+    let of_columns = |step: usize| -> Vec<T> {
+        let number = |i: usize| T::from_f64((i * step % 613) as f64 / 60.0 - 4.0);
+        (0..columns).map(number).collect()
+    };
+    let [weight, bias] = [31, 47].map(of_columns);
+    let from = device.upload(&x).expect("memory");
+    let [of_weight, of_bias] = [&weight, &bias].map(|of| device.upload(of).expect("memory"));
+    let mut storage = RowStorage::Registers;
+    for has_weights in [false, true] {
+        let mut y = device.poisoned::<T>(x.len()).expect("memory");
+        let text = {
+            let view = View::new(&from, &layout).expect("a view");
+            let to = ViewMut::new(&mut y, &layout).expect("a view");
+            let mut call = Rowwise::new(RowFunction::LayerNorm, &view, &to);
+            if has_weights {
+                call = call
+                    .weight(&of_weight.view(columns).expect("a view"))
+                    .bias(&of_bias.view(columns).expect("a view"));
+            }
+            let call = call.prepare_with(|problem, arch| {
+                let fastest = RowwisePlan::fastest_on(problem, arch, Rates::of(arch))?;
+                Ok(plan(fastest))
+            });
+            let call = call.unwrap_or_else(|why| panic!("{rows} rows of {columns}: {why}"));
+            call.run(&device).expect("a run");
+            storage = call.plan().expect("there are rows").storage;
+            call.to_string()
+        };
+        let y = y.download().expect("results");
+        for (row, column) in (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)))
+        {
+            let want = if has_weights {
+                bias[column].to_f64()
+            } else {
+                0.0
+            };
+            let found = y[place(row, column)].to_f64();
+            assert_eq!(
+                found,
+                want,
+                "{text}: row {row} of {rows}, column {column} of {columns}, {}, {}",
+                number(row),
+                T::TY
+            );
+        }
+    }
+    storage
+}
+
+/// A layer norm of a row of equal numbers is exactly 0, or the bias, if f32 has the sums of the numbers: of every storage, of warps that meet
+/// once and twice, of clusters and teams, and of lengths whose reciprocal no float has.
+#[test]
+fn law_a_layer_norm_of_equal_numbers_is_its_bias() {
+    let own = |(threads, accesses): (i64, i64), [rows, blocks]: [i64; 2], storage| {
+        move |plan| RowwisePlan {
+            vector: 4,
+            threads,
+            rows,
+            accesses,
+            blocks,
+            storage,
+            meets_once: false,
+            keeps_weights: false,
+            ..plan
+        }
+    };
+    let ahead = |rows, clusters| RowStorage::Ahead { rows, clusters };
+    let shifted = |rows, clusters| RowStorage::Shifted { rows, clusters };
+    let divided = |held, kept, clusters| RowStorage::Divided {
+        held,
+        kept,
+        clusters,
+    };
+    let kept = |kept| RowStorage::Passes { kept };
+    let of_two = RowStorage::Staged {
+        rows: 1,
+        clusters: 2,
+    };
+    let registers = RowStorage::Registers;
+    let (mut cases, mut storages) = (0, Vec::new());
+    // Threads and accesses, rows and blocks, storage, columns, and whether warps meet twice, once, or in both ways.
+    let [twice, once, both] = [&[false][..], &[true], &[false, true]];
+    for (of_thread, of_block, storage, columns, meetings) in [
+        ((32, 8), [1, 1], registers, 1000, twice),
+        ((256, 1), [1, 1], registers, 1000, both),
+        ((64, 2), [1, 2], registers, 1000, both),
+        ((32, 8), [1, 1], ahead(2, 1), 1000, twice),
+        ((256, 1), [1, 1], ahead(3, 2), 1000, both),
+        ((64, 2), [1, 2], ahead(2, 1), 1000, both),
+        ((64, 1), [1, 1], kept(0), 1000, twice),
+        ((256, 1), [1, 1], kept(3), 3000, both),
+        ((32, 1), [1, 2], kept(2), 1000, both),
+        ((128, 2), [1, 1], shifted(0, 0), 1027, both),
+        ((128, 2), [1, 1], shifted(1, 4), 1027, both),
+        ((8, 9), [8, 1], STAGED, 70, twice),
+        ((8, 9), [8, 1], of_two, 70, twice),
+        ((64, 2), [1, 1], divided(0, 3, 2), 1500, twice),
+        ((256, 1), [1, 1], divided(2, 1, 3), 3000, both),
+        ((64, 2), [1, 4], divided(1, 1, 2), 4000, both),
+        ((64, 4), [1, 1], IN_TURN, 1000, once),
+        ((64, 2), [1, 2], IN_TURN, 1000, once),
+        ((64, 1), [1, 5], IN_TEAMS, 1000, once),
+        ((64, 1), [1, 5], IN_TEAMS_BEHIND, 1000, once),
+    ] {
+        for meets_once in meetings {
+            let plan = |of| RowwisePlan {
+                meets_once: *meets_once,
+                ..own(of_thread, of_block, storage)(of)
+            };
+            equal_numbers_are_right::<f32>(Arch::Sm90a, [7, columns], false, &plan);
+            storages.push(core::mem::discriminant(&storage));
+            cases += 2;
+        }
+    }
+    // Rows beside each other: blocks and threads, in registers and in passes.
+    for (blocks, threads, again) in [
+        (2, 128, false),
+        (1, 16, true),
+        (1, 128, true),
+        (4, 32, true),
+    ] {
+        let columns = 3000;
+        let storage = RowStorage::Turned { again };
+        let accesses = if again {
+            4
+        } else {
+            (columns + threads * blocks - 1) / (threads * blocks)
+        };
+        let plan = own((threads, accesses), [8, blocks], storage);
+        equal_numbers_are_right::<f32>(Arch::Sm90a, [8, columns as usize], true, &plan);
+        storages.push(core::mem::discriminant(&storage));
+        cases += 2;
+    }
+    // Default plans.
+    for (i, columns) in [3, 7, 33, 100, 1000, 1027, 4100, 7168]
+        .into_iter()
+        .enumerate()
+    {
+        let arch = [Arch::Sm90a, Arch::Sm80][i % 2];
+        let run = [
+            equal_numbers_are_right::<f32>,
+            equal_numbers_are_right::<bf16>,
+            equal_numbers_are_right::<f16>,
+        ];
+        for run in run {
+            let storage = run(arch, [7, columns], false, &|plan| plan);
+            storages.push(core::mem::discriminant(&storage));
+            if columns < 2000 {
+                run(arch, [24, columns], true, &|plan| plan);
+            }
+            cases += 4;
+        }
+    }
+    println!("law rowwise.equal_numbers: {cases} cases");
+    // Each storage that there is.
+    let kinds: std::collections::HashSet<_> = storages.into_iter().collect();
+    assert_eq!(kinds.len(), 9);
 }
 
 /// The bits of the results and of the sums of a norm by a plan, with the tensors that are `given`: the weight, the bias, and the residual with
@@ -2951,7 +3131,7 @@ fn refused_functions_of_rows_say_what_would_be_right() {
         found.push(refused.to_string());
     }
     {
-        let layout = Layout::new(((2, 2), 25), ((25, 100), 1)).expect("a layout");
+        let layout = Layout::new((4, (5, 5)), (25, (5, 1))).expect("a layout");
         let x = View::new(&memory, &layout).expect("a view");
         let y = ViewMut::new(&mut output, &layout).expect("a view");
         found.push(error(softmax(&x, &y)));
@@ -3055,8 +3235,7 @@ fn refused_functions_of_rows_say_what_would_be_right() {
             "the plan's number of shifted rows ahead is 2: the softmax kernel takes 0 to 1",
             "the plan's accesses go to shared memory by asynchronous copies: these take 4, 8 or 16 bytes, and architectures since \
              sm_80 have them (this one is sm_70)",
-            "((2,2),25):((25,100),1) has a mode with several strides: each mode of a tensor of rows must have one, so give its \
-             parts as modes",
+            "the columns of (4,(5,5)):(25,(5,1)) have several strides: they must have one",
             "the plan's rows are shifted: the tensors of rows must begin at a multiple of the plan's accesses, each row where the one \
              before it ends, and have at most 1073741824 elements",
             "the plan's accesses take 2 elements: addresses, strides and columns of the call allow 1",
@@ -3076,6 +3255,20 @@ fn refused_functions_of_rows_say_what_would_be_right() {
     let y = other.view_mut((2, 100)).expect("a view");
     let error = softmax(&same.view((2, 100)).expect("a view"), &y).expect_err("they overlap");
     assert!(error.is_overlap(), "{error}");
+}
+
+#[test]
+fn more_rows_or_columns_than_a_kernel_counts_are_refused() {
+    let most = 1 << 30;
+    for (extents, what) in [([most + 1, 2], "rows"), ([2, most + 1], "columns")] {
+        let refused = RowwiseProblem::along(RowFunction::Softmax, Ty::Bf16, &extents, 1);
+        assert_eq!(
+            refused.expect_err("it is refused").to_string(),
+            format!("the number of {what} is 1073741825: it must be 0 to 1073741824")
+        );
+    }
+    let taken = RowwiseProblem::along(RowFunction::Softmax, Ty::Bf16, &[most, most], 1);
+    assert!(taken.is_ok());
 }
 
 #[test]

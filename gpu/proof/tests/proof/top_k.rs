@@ -186,8 +186,13 @@ fn law_numbers_of_selected_elements_are_taken_or_refused() {
                 }
                 Err(error) => {
                     assert!(!(1..=most).contains(&k), "{error}");
+                    let must = if k > most {
+                        format!("at most {most}")
+                    } else {
+                        "at least 1".to_string()
+                    };
                     let expected =
-                        format!("the {k} largest of {columns} elements: there must be 1 to {most}");
+                        format!("the {k} largest of {columns} elements: there must be {must}");
                     assert_eq!(error.to_string(), expected);
                 }
             }
@@ -286,11 +291,11 @@ fn refused_selections_say_what_would_be_right() {
     assert_eq!(
         found,
         [
-            "mode 2 is named, and x (20,300) has 2 modes: they are counted from 0".to_string(),
+            "mode 2 is named, and x (20,300) has 2 modes: modes are counted from 0".to_string(),
             "`values` has the shape (5,20), and x (20,300): both must be equal but for mode 1".into(),
             "the indices have the shape (20,6), and the values (20,5): both must be equal".into(),
-            "the 301 largest of 300 elements: there must be 1 to 300".into(),
-            "the 4097 largest of 20000 elements: there must be 1 to 4096".into(),
+            "the 301 largest of 300 elements: there must be at most 300".into(),
+            "the 4097 largest of 20000 elements: there must be at most 4096".into(),
             "the top-k of f64: the elements must be f32, f16, bf16 or s32".into(),
             "the 5 largest of 0 elements: there must be 0".into(),
             "the plan's vector is 8: the top-k kernel takes a power of two, 1 to 4".into(),

@@ -322,8 +322,8 @@ impl<'a, T: GemmElement, C: GemmElement> Convolution<'a, T, C> {
     /// Builds and loads every kernel that this convolution takes by default with any number of images, so that a new number assembles none
     /// in the middle of a request: those of [`Gemm::load_plans`] for the product that it is. Returns the number of kernels.
     ///
-    /// Not among them are the kernels of a convolution that is written out as a matrix first, such as one of three channels: its first
-    /// call loads them, and so may a new number of images. Prepare these calls ahead. The other calls have the filters, the images of
+    /// The kernel that writes out a matrix first, such as that of a convolution of three channels, is loaded too, and not counted. Such a
+    /// call needs memory for the matrix, so that it is prepared before a stream capture. The other calls have the filters, the images of
     /// the same size, and addresses of the same alignment. Their images follow each other in memory as those of this call do.
     ///
     /// ```

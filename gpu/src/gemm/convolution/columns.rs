@@ -127,14 +127,19 @@ impl Columns {
         Ok(ColumnsCall(call))
     }
 
-    /// Loads the kernels that write it from activations.
+    /// Loads the kernels that write it from activations, of any number of images: the step from one image to the next, which one image
+    /// alone does not have, may cut vectors.
     ///
     /// # Errors
     ///
     /// Returns the errors of the device.
     pub(crate) fn load<T: GemmElement>(&self, x: &View<'_, T>) -> Result<(), crate::Error> {
         let addresses = [x.bytes().0, ANYWHERE];
-        self.shape.prepare(x.device(), addresses)?;
+        for images in [1, 2] {
+            let mut shape = self.shape.clone();
+            shape.problem.images = images;
+            shape.prepare(x.device(), addresses)?;
+        }
         Ok(())
     }
 }

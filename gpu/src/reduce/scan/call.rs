@@ -17,11 +17,11 @@ use crate::memory_bound::apart::{Elements, apart};
 use crate::memory_bound::call::{
     BuiltKernels, LaunchGrid, Made, Planned, Preparing, SharedMemory, given_workspace, load_plans,
 };
-use crate::memory_bound::modes::extents;
+use crate::memory_bound::modes::{extents, modes};
 use crate::memory_bound::plan::{product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
 use crate::recent::{CallKind, GivenCall};
-use crate::reduce::call::{aligned, strides};
+use crate::reduce::call::{aligned, parts_of, stride_along};
 use crate::reduce::problem::{ReduceMode, check_mode, row_major};
 use crate::scratch::Workspace;
 
@@ -48,7 +48,8 @@ use crate::scratch::Workspace;
 /// # Errors
 ///
 /// Returns an error if the shapes or devices differ, if `x` has no such mode, if `y` overlaps `x` or has one element at several
-/// coordinates, or if no kernel takes the type. Returns the device's error if the launch fails.
+/// coordinates, if no kernel takes the type, if the mode has several strides, or if it or the other modes together, but for the innermost
+/// one, have more than 2^30 elements. Returns the device's error if the launch fails.
 pub fn cumulative_sum<T: GemmElement>(
     x: &View<'_, T>,
     mode: usize,
@@ -122,21 +123,24 @@ impl<'a, T: GemmElement> Scan<'a, T> {
             let layout = format!("y {of_y}");
             return Err(ErrorKind::Twice { layout }.into());
         }
-        let strides = [strides(of_x)?, strides(of_y)?];
-        self.problem_of(&all, &strides).map(Some)
+        let along = ReduceMode {
+            extent: all[self.mode],
+            stride: stride_along(of_x, self.mode)?,
+            outputs: [stride_along(of_y, self.mode)?; 2],
+        };
+        let mut others = Vec::new();
+        for (at, (x, y)) in modes(of_x).iter().zip(&modes(of_y)).enumerate() {
+            if at != self.mode {
+                others.extend(parts_of(of_x, [x, y, y])?);
+            }
+        }
+        self.problem_of(others, along).map(Some)
     }
 
-    /// The problem of tensors of these extents and strides at the addresses of this call.
-    fn problem_of(&self, all: &[i64], [of_x, of_y]: &[Vec<i64>; 2]) -> Result<ScanProblem, Error> {
-        let mode = |at: usize| ReduceMode {
-            extent: all[at],
-            stride: of_x[at],
-            outputs: [of_y[at]; 2],
-        };
-        let others = (0..all.len()).filter(|at| *at != self.mode).map(mode);
+    /// The problem of tensors with these modes at the addresses of this call.
+    fn problem_of(&self, others: Vec<ReduceMode>, along: ReduceMode) -> Result<ScanProblem, Error> {
         let alignment = [&self.x, &self.y].map(|view| aligned(view.bytes().0, T::TY));
-        let along = mode(self.mode);
-        ScanProblem::of(T::TY, self.exclusive, others.collect(), along, alignment)
+        ScanProblem::of(T::TY, self.exclusive, others, along, alignment)
     }
 
     /// Returns the plan of the call; `None` if there is nothing to do.
@@ -256,7 +260,7 @@ impl<'a, T: GemmElement> Scan<'a, T> {
     /// // Rows of 4096 and of 1000 share a kernel; few long rows need two more, since blocks share a row.
     /// assert_eq!(call.load_plans([[4096, 4096], [5000, 1000], [2, 1 << 20]])?, 3);
     /// let refused = call.load_plans([[100]]).unwrap_err();
-    /// assert_eq!(refused.to_string(), "mode 1 is named, and x 100 has 1 modes: they are counted from 0");
+    /// assert_eq!(refused.to_string(), "mode 1 is named, and x 100 has 1 mode: modes are counted from 0");
     /// # Ok::<(), colex_gpu::Error>(())
     /// ```
     ///
@@ -276,14 +280,21 @@ impl<'a, T: GemmElement> Scan<'a, T> {
             if extents.contains(&0) {
                 return Ok(None);
             }
-            let problem = self.problem_of(extents, &[strides.clone(), strides])?;
+            let mode = |at: usize| ReduceMode {
+                extent: extents[at],
+                stride: strides[at],
+                outputs: [strides[at]; 2],
+            };
+            let others = (0..extents.len()).filter(|at| *at != self.mode).map(mode);
+            let problem = self.problem_of(others.collect(), mode(self.mode))?;
             Ok(Some(problem))
         });
         let fastest = |problem: &ScanProblem| Ok(ScanPlan::fastest(problem));
         load_plans(self.x.device(), problems, fastest)
     }
 
-    /// Prepares the call with the plan that `plan` makes of its problem.
+    /// Prepares the call with the plan that `plan` makes of its problem. Blocks that share a result need memory. If there is none, as
+    /// inside a stream capture, the call has the same plan without parts, and the call's `plan` says so.
     ///
     /// ```
     /// use colex_atom::Arch;

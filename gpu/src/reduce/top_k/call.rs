@@ -18,12 +18,12 @@ use crate::memory_bound::apart::{Elements, apart};
 use crate::memory_bound::call::{
     BuiltKernels, LaunchGrid, Made, Planned, Preparing, SharedMemory, given_workspace, load_plans,
 };
-use crate::memory_bound::modes::extents;
+use crate::memory_bound::modes::{extents, modes};
 use crate::memory_bound::plan::{div_up, product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
 use crate::recent::{CallKind, GivenCall};
 use crate::reduce::ReduceIndex;
-use crate::reduce::call::{Written, aligned, strides};
+use crate::reduce::call::{Written, aligned, parts_of, stride_along};
 use crate::reduce::problem::{ReduceMode, check_mode, row_major};
 use crate::scratch::Workspace;
 
@@ -38,8 +38,7 @@ use crate::scratch::Workspace;
 /// as for [`gemm`](crate::gemm()).
 ///
 /// ```
-/// use colex_gpu::Device;
-/// use colex_gpu::reduce::top_k::top_k;
+/// use colex_gpu::{Device, top_k};
 ///
 /// let device = Device::open();
 /// let x = device.upload(&[3.0f32, 7.0, 5.0, 7.0, f32::NAN, 1.0, 2.0, 3.0])?;
@@ -55,8 +54,8 @@ use crate::scratch::Workspace;
 /// # Errors
 ///
 /// Returns an error if the shapes or devices do not fit, if `x` has no such mode, if `k` is larger than the extent or than 4096, if an
-/// output overlaps another tensor or has one element at several coordinates, or if no kernel takes the type. Returns the device's
-/// error if the launch fails.
+/// output overlaps another tensor or has one element at several coordinates, if no kernel takes the type, if the mode has several strides, or
+/// if it or the other modes together have more than 2^30 elements. Returns the device's error if the launch fails.
 pub fn top_k<T: GemmElement, I: ReduceIndex>(
     x: &View<'_, T>,
     mode: usize,
@@ -169,30 +168,33 @@ impl<'a, T: GemmElement> TopK<'a, T> {
                 return Err(ErrorKind::Twice { layout }.into());
             }
         }
-        let of_outputs = [strides(of_values)?, strides(of_indices)?];
-        self.problem_of(&all, k, &strides(of_x)?, &of_outputs)
-            .map(Some)
+        let along = ReduceMode {
+            extent,
+            stride: stride_along(of_x, mode)?,
+            outputs: [
+                stride_along(of_values, mode)?,
+                stride_along(of_indices, mode)?,
+            ],
+        };
+        let [x, values, indices] = [of_x, of_values, of_indices].map(modes);
+        let mut others = Vec::new();
+        for at in (0..x.len()).filter(|at| *at != mode) {
+            others.extend(parts_of(of_x, [&x[at], &values[at], &indices[at]])?);
+        }
+        self.problem_of(others, (along, k)).map(Some)
     }
 
-    /// The problem of `x` with these extents and strides, and of outputs with these strides, at the addresses of this call.
+    /// The problem of tensors with these modes at the addresses of this call.
     fn problem_of(
         &self,
-        all: &[i64],
-        k: i64,
-        of_x: &[i64],
-        [of_values, of_indices]: &[Vec<i64>; 2],
+        others: Vec<ReduceMode>,
+        along: (ReduceMode, i64),
     ) -> Result<TopKProblem, Error> {
-        let at = |at: usize| ReduceMode {
-            extent: all[at],
-            stride: of_x[at],
-            outputs: [of_values[at], of_indices[at]],
-        };
-        let others = (0..all.len()).filter(|other| *other != self.mode).map(at);
         TopKProblem::of(
             [T::TY, self.outputs[1].ty],
             self.smallest,
-            others.collect(),
-            (at(self.mode), k),
+            others,
+            along,
             aligned(self.x.bytes().0, T::TY),
         )
     }
@@ -324,7 +326,7 @@ impl<'a, T: GemmElement> TopK<'a, T> {
     /// // Any number of such rows takes one kernel; few long rows need three, since blocks share a row.
     /// assert_eq!(call.load_plans([[1, 1000], [4096, 1000], [2, 1 << 20]])?, 4);
     /// let refused = call.load_plans([[100, 5]]).unwrap_err();
-    /// assert_eq!(refused.to_string(), "the 8 largest of 5 elements: there must be 1 to 5");
+    /// assert_eq!(refused.to_string(), "the 8 largest of 5 elements: there must be at most 5");
     /// # Ok::<(), colex_gpu::Error>(())
     /// ```
     ///
@@ -348,14 +350,21 @@ impl<'a, T: GemmElement> TopK<'a, T> {
                 return Ok(None);
             }
             let of_outputs = row_major(&results)?;
-            let of_outputs = [of_outputs.clone(), of_outputs];
-            self.problem_of(all, k, &of_x, &of_outputs).map(Some)
+            let at = |at: usize| ReduceMode {
+                extent: all[at],
+                stride: of_x[at],
+                outputs: [of_outputs[at]; 2],
+            };
+            let others = (0..all.len()).filter(|other| *other != self.mode).map(at);
+            self.problem_of(others.collect(), (at(self.mode), k))
+                .map(Some)
         });
         let fastest = |problem: &TopKProblem| Ok(TopKPlan::fastest(problem));
         load_plans(self.x.device(), problems, fastest)
     }
 
-    /// Prepares the call with the plan that `plan` makes of its problem.
+    /// Prepares the call with the plan that `plan` makes of its problem. Blocks that share a result need memory. If there is none, as
+    /// inside a stream capture, the call has the same plan without parts, and the call's `plan` says so.
     ///
     /// ```
     /// use colex_atom::Arch;

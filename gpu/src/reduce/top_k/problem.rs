@@ -76,7 +76,7 @@ impl TopKProblem {
     /// assert_eq!(problem.to_string(), "8 largest of 1000 f32, 64 times");
     /// assert_eq!(problem.compulsory_bytes(), 4 * 64_000 + 64 * 8 * (4 + 4));
     /// let refused = TopKProblem::new(Ty::F32, [64, 5], 8).unwrap_err();
-    /// assert_eq!(refused.to_string(), "the 8 largest of 5 elements: there must be 1 to 5");
+    /// assert_eq!(refused.to_string(), "the 8 largest of 5 elements: there must be at most 5");
     /// # Ok::<(), colex_gpu::Error>(())
     /// ```
     ///

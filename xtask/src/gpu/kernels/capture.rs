@@ -9,13 +9,17 @@ use colex_atom::Ty;
 use colex_gpu::cuda::RawStream;
 use colex_gpu::cuda::cudarc::driver::{CudaContext, CudaGraph, CudaStream, sys};
 use colex_gpu::elementwise::{Gather, Map, MapExpression, Pairing, Rotary};
+use colex_gpu::gemm::Convolution;
 use colex_gpu::kernels::{GemmProblem, Operand, View, ViewMut, reference};
 use colex_gpu::quantise::Quantise;
 use colex_gpu::reduce::scan::Scan;
 use colex_gpu::reduce::top_k::TopK;
 use colex_gpu::reduce::{Reduce, ReduceFunction};
 use colex_gpu::rowwise::{RowFunction, Rowwise};
-use colex_gpu::{Attention, Buffer, Device, Element, Error, Gemm, copy, gemm, softmax, transpose};
+use colex_gpu::{
+    Attention, Buffer, Device, Element, Error, Gemm, copy, gemm, log_softmax, rms_norm, softmax,
+    transpose,
+};
 use colex_layout::Layout;
 use half::bf16;
 use libloading::Library;
@@ -193,8 +197,8 @@ pub(super) fn replayed(device: &Device) -> Result<String> {
     ))
 }
 
-/// Captures functions of rows, reductions, selections, cumulative sums, maps, gathers, rotary embeddings and quantisation into a graph of
-/// the program's, and runs that with other data each time: the bits are those of the same calls outside of a graph.
+/// Captures functions of rows, reductions, selections, cumulative sums, maps, gathers, rotary embeddings, quantisation and a convolution into a
+/// graph of the program's, and runs that with other data each time: the bits are those of the same calls outside of a graph.
 pub(super) fn replayed_without_products(device: &Device) -> Result<String> {
     if device.is_simulator() {
         return Ok("none on the simulator".to_string());
@@ -224,6 +228,9 @@ pub(super) fn replayed_without_products(device: &Device) -> Result<String> {
         halved(count)?,
         halved(count)?,
         halved(count)?,
+        halved(count)?,
+        halved(count)?,
+        halved(14 * 14 * 8)?,
     ];
     let singles_of = |count: usize| device.poisoned::<f32>(count);
     let long_results = [
@@ -233,10 +240,12 @@ pub(super) fn replayed_without_products(device: &Device) -> Result<String> {
         singles_of(2 * 64)?,
         singles_of(rows as usize)?,
         singles_of(1)?,
+        singles_of(count / 128)?,
     ];
     let whole = |count: usize| device.poisoned::<i32>(count);
     let places = [whole(rows as usize)?, whole(2 * 64)?];
-    let bytes = [device.poisoned::<u8>(count)?, device.poisoned::<u8>(count)?];
+    let numbers = || device.poisoned::<u8>(count);
+    let bytes = [numbers()?, numbers()?, numbers()?];
     let [
         mut y,
         mut normed,
@@ -245,6 +254,9 @@ pub(super) fn replayed_without_products(device: &Device) -> Result<String> {
         mut mapped,
         mut gathered,
         mut turned,
+        mut logs,
+        mut scaled,
+        mut convolved,
     ] = narrow.clone();
     let [
         mut long_y,
@@ -253,9 +265,10 @@ pub(super) fn replayed_without_products(device: &Device) -> Result<String> {
         mut best,
         mut scales,
         mut scale,
+        mut block_scales,
     ] = long_results.clone();
     let [mut most, mut best_places] = places.clone();
-    let [mut by_rows, mut by_tensor] = bytes.clone();
+    let [mut by_rows, mut by_tensor, mut by_blocks] = bytes.clone();
 
     let (xv, rv) = (x.view(shape)?, residual.view(shape)?);
     let wv = wide.view(of_long)?;
@@ -296,8 +309,25 @@ pub(super) fn replayed_without_products(device: &Device) -> Result<String> {
     let (by_tensor, scale) = (by_tensor.view_mut(shape)?, scale.view_mut(1)?);
     let of_tensor = Quantise::new(Ty::E4m3, &xv, &by_tensor);
     let of_tensor = of_tensor.tensor_scale(&scale).prepare()?;
-    let works: [CapturedCall<'_>; 13] = [
+    let (by_blocks, block_scales) = (
+        by_blocks.view_mut(shape)?,
+        block_scales.view_mut((rows, columns / 128))?,
+    );
+    let of_blocks = Quantise::new(Ty::E4m3, &xv, &by_blocks).blocks(128, &block_scales);
+    let logs = logs.view_mut(shape)?;
+    let scaled = scaled.view_mut(shape)?;
+    let image = x.view((1, 16, 16, columns))?;
+    let taps = (8, 3, 3, columns);
+    let filters = Layout::new(taps, (9 * columns, 3 * columns, columns, 1))?;
+    let filters = View::new(residual, &filters)?;
+    let convolved = convolved.view_mut((1, 14, 14, 8))?;
+    let convolved = Convolution::new(&image, &filters, &convolved).prepare()?;
+    let works: [CapturedCall<'_>; 17] = [
         Box::new(|| softmax(&xv, &y)),
+        Box::new(|| log_softmax(&xv, &logs)),
+        Box::new(|| rms_norm(&xv, &weights, 1e-5, &scaled)),
+        Box::new(|| convolved.run(device)),
+        Box::new(|| of_blocks.run()),
         Box::new(|| norm.run(device)),
         Box::new(|| long_softmax.run(device)),
         Box::new(|| along_first.run(device)),

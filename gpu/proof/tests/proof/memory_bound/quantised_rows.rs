@@ -53,8 +53,7 @@ fn is_same(to: Ty, both: [u8; 2]) -> bool {
 /// What makes the plan of a call.
 type Plans<'a> = &'a dyn Fn(&QuantiseProblem, Arch) -> Result<QuantisePlan, Error>;
 
-/// Quantises rows of drawn numbers, and compares all numbers, all scales and what lies around both. Returns the plan, or the error of a call
-/// that is refused.
+/// Quantises rows of drawn numbers, as [`are_right`] does.
 fn quantised<T: GemmElement, Q: Element>(
     device: &Device,
     r: &mut Random,
@@ -74,7 +73,19 @@ fn quantised<T: GemmElement, Q: Element>(
             })
         })
         .collect();
-    let on_x = device.upload(&x)?;
+    are_right::<T, Q>(device, to, of, &x, plan)
+}
+
+/// Quantises rows of these numbers, and compares all numbers, all scales and what lies around both. Returns the plan, or the error of a call
+/// that is refused.
+fn are_right<T: GemmElement, Q: Element>(
+    device: &Device,
+    to: Ty,
+    of: Rows,
+    x: &[T],
+    plan: Plans<'_>,
+) -> Result<QuantisePlan, Error> {
+    let on_x = device.upload(x)?;
     let q = device.poisoned::<Q>(of.count())?;
     let scales = device.poisoned::<f32>(of.rows as usize + 2)?;
     let before = q.download()?;
@@ -285,6 +296,112 @@ fn law_drawn_plans_of_quantised_rows_are_right_or_refused() {
     // Staged rows have one form, and all others eight each.
     assert!(forms.len() == 17 && refused > 20, "{forms:?}, {refused}");
     println!("law quantised_rows.plans: {cases} cases, {refused} refused");
+}
+
+/// Rows without a number have the scale 0: of NaN alone, of NaN and zeros of both signs, and of zeros, by default plans and by drawn ones of
+/// each access, of one column and of many.
+#[test]
+fn law_rows_without_a_number_have_the_scale_0() -> Result<(), Error> {
+    fn checked<T: GemmElement, Q: Element>(
+        arch: Arch,
+        to: Ty,
+        columns: i64,
+        plan: Plans<'_>,
+    ) -> Result<QuantisePlan, Error> {
+        let device = simulator(arch, columns as u64);
+        let of = Rows {
+            rows: 9,
+            columns,
+            first: BEHIND,
+            gap: 0,
+        };
+        let mut x = vec![T::from_f64(1.0); of.count()];
+        // NaN alone; zeros behind it and before it; zeros alone; and a number of which nothing is left but its row's scale.
+        let others = [
+            [f64::NAN; 4],
+            [f64::NAN, 0.0, -0.0, f64::NAN],
+            [0.0, f64::NAN, f64::NAN, f64::NAN],
+            [-0.0, -0.0, f64::NAN, 0.0],
+            [-f64::NAN, f64::NAN, -f64::NAN, -0.0],
+            [0.0, -0.0, 0.0, 0.0],
+            [f64::NAN, f64::NAN, f64::NAN, -2.0],
+        ];
+        for row in 0..of.rows {
+            let numbers = others[row as usize % others.len()];
+            for (i, x) in x[of.row(row)].iter_mut().enumerate() {
+                *x = T::from_f64(numbers[i % 4]);
+            }
+        }
+        are_right::<T, Q>(&device, to, of, &x, plan)
+    }
+    let mut found = [0; 3];
+    let mut r = Random::of(63, "rows of NaN");
+    let (mut cases, mut refused) = (0, 0);
+    for columns in [
+        1, 2, 3, 4, 5, 8, 31, 33, 42, 64, 65, 255, 256, 257, 1000, 4097,
+    ] {
+        type Run = fn(Arch, Ty, i64, Plans<'_>) -> Result<QuantisePlan, Error>;
+        let runs: [(Arch, Ty, Run); 4] = [
+            (Arch::Sm80, Ty::S8, checked::<f32, i8>),
+            (Arch::Sm90a, Ty::S8, checked::<bf16, i8>),
+            (Arch::Sm90a, Ty::E4m3, checked::<f32, u8>),
+            (Arch::Sm90a, Ty::E5m2, checked::<f16, u8>),
+        ];
+        for (arch, to, run) in runs {
+            let plan = run(arch, to, columns, &QuantisePlan::fastest)?;
+            found[plan.access as usize] += 1;
+            cases += 1;
+            for _ in 0..3 {
+                let seed = r.below(1_u64 << 32);
+                let plan = |problem: &QuantiseProblem, arch: Arch| {
+                    drawn(&mut Random::of(seed, "a plan"), problem, arch)
+                };
+                match run(arch, to, columns, &plan) {
+                    Ok(plan) => {
+                        found[plan.access as usize] += 1;
+                        cases += 1;
+                    }
+                    Err(why) => {
+                        assert!(why.plan().is_some(), "{columns} columns: {why}");
+                        refused += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(found.iter().all(|count| *count > 10), "{found:?}");
+    println!("law quantised_rows.nan: {cases} cases, {refused} refused");
+    Ok(())
+}
+
+/// Blocks of one number and the scale of a tensor are 0 too, where no number is.
+#[test]
+fn law_scales_of_nan_are_0() -> Result<(), Error> {
+    let device = simulator(Arch::Sm90a, 5);
+    for columns in [1_i64, 5, 130] {
+        let shape = (3, columns);
+        let count = 3 * columns as usize;
+        let x = device.upload(&vec![f32::NAN; count])?;
+        let x = x.view(shape)?;
+        for block in [1, 128] {
+            let mut q = device.poisoned::<i8>(count)?;
+            let blocks = (columns + block - 1) / block;
+            let mut scales = device.poisoned::<f32>(3 * blocks as usize)?;
+            Quantise::new(Ty::S8, &x, &q.view_mut(shape)?)
+                .blocks(block, &scales.view_mut((3, blocks))?)
+                .run()?;
+            assert!(scales.download()?.iter().all(|scale| *scale == 0.0));
+            assert!(q.download()?.iter().all(|q| *q == 0));
+        }
+        let mut q = device.poisoned::<i8>(count)?;
+        let mut scale = device.poisoned::<f32>(1)?;
+        Quantise::new(Ty::S8, &x, &q.view_mut(shape)?)
+            .tensor_scale(&scale.view_mut(1)?)
+            .run()?;
+        assert_eq!(scale.download()?, [0.0], "{columns} columns");
+        assert!(q.download()?.iter().all(|q| *q == 0));
+    }
+    Ok(())
 }
 
 /// How the default plans divide rows of `bf16`, and the bytes of a row that they read again.
