@@ -13,7 +13,7 @@ use colex_tensor::{
     Builder, Cond, Elements, Error, Expr, Fragment, Index, Mask, Outside, Tensor, TensorKernel,
 };
 
-use super::kernel::{changed, joined_powers, name, pivot, under};
+use super::kernel::{changed, joined_powers, name, pivot, quotient, under};
 use super::plan::RowwisePlan;
 use super::problem::{MOST, RowFunction, RowTensor, RowwiseProblem};
 use crate::memory_bound::plan::WARP;
@@ -427,9 +427,9 @@ impl TurnedKernel<'_> {
         [under(k, &top), sum]
     }
 
-    /// The mean of a total over the columns, rounded to nearest: that of equal numbers is one of them, if f32 has their sum.
+    /// The mean of a total over the columns: that of equal numbers is one of them, if f32 has their sum.
     fn mean_of(&self, k: &mut Builder, total: &Fragment) -> Fragment {
-        k.map(Expr::from(total) / Expr::from(&self.columns).to(Ty::F32))
+        quotient(k, total, Expr::from(&self.columns).to(Ty::F32))
     }
 
     /// The reciprocal of the root of a mean of squares.
@@ -583,7 +583,7 @@ impl TurnedKernel<'_> {
         for x in &first {
             k.assign(&sum, &sum + wide(x));
         }
-        let pivot = k.map(pivot(&sum, &count));
+        let pivot = pivot(k, &sum, &count);
         k.fill(&sum, 0.0);
         let add = |k: &mut Builder, x: &Fragment, column: &Column| {
             let apart = self.apart(k, x, &pivot, column);

@@ -988,7 +988,7 @@ fn divided(problem: &RowwiseProblem, arch: Arch) -> Vec<(String, RowwisePlan)> {
 }
 
 /// Plans of long rows whose blocks are in teams: by teams of a part of all multiprocessors, by one, two or four groups of threads in each
-/// block, with a slot for each group and with two, and with results that are one to three rows behind.
+/// block, with a slot for each group and with two, and with results that are one or two rows behind.
 fn in_teams(problem: &RowwiseProblem, device: &Device) -> Vec<(String, RowwisePlan)> {
     let row = problem.columns() * i64::from(problem.operands().ty.bits()) / 8;
     if row < 1 << 17 {
@@ -996,12 +996,12 @@ fn in_teams(problem: &RowwiseProblem, device: &Device) -> Vec<(String, RowwisePl
     }
     let (multiprocessors, arch) = (i64::from(device.limits().multiprocessors), device.arch());
     let mut plans = Vec::new();
-    for blocks in [4, 6, 8, 11, 12, 16, 22, 32, 33, 44, 64, 66, 132] {
+    for blocks in [4, 6, 8, 12, 16, 24, 32, 33, 44, 64, 66, 128, 132] {
         // Teams that leave a tenth of the multiprocessors idle are slower.
         if 10 * (multiprocessors / blocks * blocks) < 9 * multiprocessors {
             continue;
         }
-        for [threads, groups] in [[1024, 1], [512, 1], [512, 2], [256, 2], [256, 4]] {
+        for [threads, groups] in [[512, 1], [512, 2], [256, 2], [256, 4]] {
             let of = [blocks, multiprocessors];
             let plan = RowwisePlan::in_teams(problem, arch, of, [threads, groups]);
             let Ok(plan) = plan else { continue };
@@ -1016,7 +1016,7 @@ fn in_teams(problem: &RowwiseProblem, device: &Device) -> Vec<(String, RowwisePl
             };
             let of = format!("teams of {blocks} blocks, {groups} x {threads} threads");
             for slots in [groups, 2 * groups] {
-                if row > 1 << 18 && slots <= most {
+                if row > 1 << 19 && slots <= most {
                     let storage = RowStorage::Teams {
                         groups,
                         slots,
@@ -1032,7 +1032,7 @@ fn in_teams(problem: &RowwiseProblem, device: &Device) -> Vec<(String, RowwisePl
                 }
             }
             let kept = plan.keeping_weights(arch, 1);
-            for behind in [1, 2, 3] {
+            for behind in [1, 2] {
                 let kept = kept.as_ref().map(|kept| kept.lagging(arch, behind));
                 let (what, later) = match kept {
                     Ok(Ok(kept)) => ("weights kept", kept),
