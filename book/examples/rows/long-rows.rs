@@ -10,6 +10,7 @@ use std::error::Error;
 fn main() -> Result<(), Box<dyn Error>> {
     ahead()?;
     teams()?;
+    behind()?;
     exercise_1()?;
     exercise_3()?;
     Ok(())
@@ -93,6 +94,37 @@ fn teams() -> Result<(), Box<dyn Error>> {
         println!("{error}");
     }
     // ANCHOR_END: teams
+    Ok(())
+}
+
+/// Rows that stay in shared memory while the blocks of their team meet.
+fn behind() -> Result<(), Box<dyn Error>> {
+    println!("\n== behind ==");
+    // ANCHOR: behind
+    let device = Device::simulator(Arch::Sm90a);
+    let numbers: Vec<f32> = (0..7 * 600).map(|i| (i * 37 % 101) as f32 / 25.0).collect();
+    let x = device.upload(&numbers)?;
+    let (mut y, mut other) = (
+        device.poisoned::<f32>(7 * 600)?,
+        device.poisoned::<f32>(7 * 600)?,
+    );
+    let (x, shape) = (x.view((7, 600))?, (7, 600));
+    Rowwise::new(RowFunction::LayerNorm, &x, &other.view_mut(shape)?).run()?;
+    let call = Rowwise::new(RowFunction::LayerNorm, &x, &y.view_mut(shape)?);
+    // Two teams of three blocks, with two groups in each block.
+    let call = call.prepare_with(|problem, arch| {
+        RowwisePlan::in_teams(problem, arch, [3, 6], [32, 2])?.lagging(arch, 1)
+    })?;
+    println!("{call}");
+    call.run(&device)?;
+    let (y, other) = (y.download()?, other.download()?);
+    let agree = |(a, b): (&[f32], &[f32])| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-5);
+    let rows = y
+        .chunks(600)
+        .zip(other.chunks(600))
+        .filter(|pair| agree(*pair));
+    println!("{} rows agree", rows.count());
+    // ANCHOR_END: behind
     Ok(())
 }
 

@@ -283,8 +283,8 @@ impl<'a, T: GemmElement> Rowwise<'a, T> {
 
     /// Enqueues the call on the stream of the device that holds `x`. A capture of the stream takes it once its kernel is loaded. Only a plan
     /// in teams ([`RowStorage::Teams`](super::RowStorage::Teams)) needs memory, which is the stream's, allocated by its first call that
-    /// needs as much. Inside a stream capture, or if the device has no such memory left, the call has the plan of
-    /// [`RowwisePlan::fastest`], so that the last bits may be others.
+    /// needs as much. Inside a stream capture, or if the device has no such memory left, the call has the fastest plan without teams, so that
+    /// the last bits may be others.
     ///
     /// # Errors
     ///
@@ -485,6 +485,12 @@ impl Planned for RowwisePlan {
             return None;
         }
         let rate = device.rates().memory() as f64 / 1e6;
+        if self.lag() > 0 {
+            return Some(format!(
+                "The memory of the device moves {rate:.1} TB per second: from 4 TB per second on, teams of blocks hold a row of this length, \
+                 and its results lag behind its totals."
+            ));
+        }
         if let RowStorage::Divided { .. } = self.storage {
             return Some(format!(
                 "The memory of the device moves {rate:.1} TB per second: from 4 TB per second on, registers and shared memory hold a row of \

@@ -447,6 +447,21 @@ const DIVIDED_LAYER_NORM: &[DividedRows] = &[
     },
 ];
 
+/// Rows in teams whose results lag behind their totals by default, on a fast memory.
+struct LaggingRows {
+    functions: &'static [RowFunction],
+    /// The bytes of an element.
+    size: i64,
+    /// The bytes of a row above which it is one of these, and the most.
+    bytes: [i64; 2],
+    /// The most bytes of a row that a block has.
+    part: i64,
+    /// The threads of a group, and the groups of a block.
+    of_block: [i64; 2],
+    /// How many rows a group begins between the totals and the results of a row.
+    lag: i64,
+}
+
 /// The bytes of a row's part that a block has of rows one after the other, those of each of two blocks beside each other, and
 /// the threads of both kinds.
 const AHEAD_BYTES: i64 = 65536;
@@ -659,7 +674,7 @@ impl RowwisePlan {
     ///
     /// Returns an error if no kernel takes the type.
     pub fn fastest(problem: &RowwiseProblem, arch: Arch) -> Result<RowwisePlan, Error> {
-        RowwisePlan::chosen(problem, arch, None)
+        RowwisePlan::chosen(problem, arch, None, true)
     }
 
     /// Returns the plan for a length of rows on a device with these rates, which the calls have by default.
@@ -714,7 +729,7 @@ impl RowwisePlan {
         arch: Arch,
         rates: Rates,
     ) -> Result<RowwisePlan, Error> {
-        RowwisePlan::chosen(problem, arch, Some(rates))
+        RowwisePlan::chosen(problem, arch, Some(rates), true)
     }
 
     /// Returns the plan whose blocks have groups of threads that take rows in turn ([`RowStorage::Alternating`]): by `blocks` blocks of
@@ -1058,13 +1073,14 @@ impl RowwisePlan {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`fastest`](RowwisePlan::fastest).
+    /// Returns the errors of [`fastest_on`](RowwisePlan::fastest_on).
     pub(crate) fn alone(&self, problem: &RowwiseProblem) -> Result<RowwisePlan, Error> {
-        if self.has_teams() {
-            // Those in teams are for Hopper.
-            return RowwisePlan::fastest(problem, Arch::Sm90a);
+        if !self.has_teams() {
+            return Ok(*self);
         }
-        Ok(*self)
+        // Those in teams are for Hopper, and those whose results lag for a fast memory.
+        let rates = (self.lag() > 0).then(|| Rates::of(Arch::Sm90a));
+        RowwisePlan::chosen(problem, Arch::Sm90a, rates, false)
     }
 
     /// Returns the bytes of memory for what the blocks of teams tell each other: 128 bytes for what a launch tells the next one, and for
@@ -1154,6 +1170,7 @@ impl RowwisePlan {
         problem: &RowwiseProblem,
         arch: Arch,
         rates: Option<Rates>,
+        may_have_teams: bool,
     ) -> Result<RowwisePlan, Error> {
         let operands = problem.operands();
         check_type(operands.ty)?;
@@ -1219,12 +1236,14 @@ impl RowwisePlan {
             .or_else(|| in_cluster().filter(|_| has_residual && has_clusters(arch)));
         let ahead = || plan.one_after_the_other(problem, arch, rates);
         let in_turn = || rates.and_then(|_| plan.in_turn(problem, arch));
-        let of_teams = || plan.of_teams(problem, arch, rates?).map(|(teams, _)| teams);
+        let of_teams = rates.filter(|_| may_have_teams);
+        let lagging = || plan.lagging_by_default(problem, arch, of_teams?);
+        let of_teams = || plan.of_teams(problem, arch, of_teams?).map(|(teams, _)| teams);
         let shifted = plan
             .staged(problem, arch)
             .or_else(|| plan.shifted(problem, arch));
         let divided = || plan.divided_by_default(problem, arch, rates?);
-        let held = shifted.or(in_registers).or_else(divided);
+        let held = shifted.or(in_registers).or_else(lagging).or_else(divided);
         let held = held.or_else(in_turn);
         let plan = match held.or_else(of_teams).or_else(ahead) {
             Some(plan) if plan.storage == RowStorage::Registers => RowwisePlan {
@@ -1557,6 +1576,35 @@ impl RowwisePlan {
         } else {
             plan
         })
+    }
+
+    /// The plan in teams of a large tensor whose results lag behind their totals: of the lengths, types and functions for which it was measured
+    /// to be the fastest.
+    fn lagging_by_default(
+        &self,
+        problem: &RowwiseProblem,
+        arch: Arch,
+        rates: Rates,
+    ) -> Option<RowwisePlan> {
+        let row = product([problem.columns(), self.size()]);
+        let is_large = product([problem.rows(), row]) >= TEAM_LEAST;
+        if !is_large || rates.memory() < FAST || !self.has_room(arch) {
+            return None;
+        }
+        let function = self.operands.function;
+        let of = LAGGING.iter().find(|of| {
+            let is_one = of.functions.contains(&function) && of.size == self.size();
+            is_one && of.bytes[0] < row && row <= of.bytes[1]
+        })?;
+        let all = i64::from(Limits::of(arch).multiprocessors.min(rates.multiprocessors));
+        let blocks = div_up(row, of.part);
+        if blocks > all {
+            return None;
+        }
+        let plan = RowwisePlan::in_teams(problem, arch, [blocks, all], of.of_block).ok()?;
+        let kept = plan.keeping_weights(arch, 1);
+        let kept = kept.and_then(|kept| kept.lagging(arch, of.lag));
+        kept.or_else(|_| plan.lagging(arch, of.lag)).ok()
     }
 
     /// The plan whose groups of threads take rows in turn: of the lengths, types and functions for which it was measured to be faster.
