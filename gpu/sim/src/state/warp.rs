@@ -167,6 +167,8 @@ pub(crate) struct Warp {
     /// The number of products in flight that hold each register.
     pub(crate) busy: Vec<u32>,
     /// The number of those that only read it.
+    /// That number at the end of the last round of a loop.
+    pub(crate) steps_at_round: u64,
     pub(crate) async_reads: Vec<u32>,
     /// Its clocks at its last fences, and the clocks that it has read without acquiring them.
     pub(crate) released: Release,
@@ -232,6 +234,7 @@ impl Warp {
             products: Products::default(),
             copies: Groups::default(),
             bulk: Groups::default(),
+            steps_at_round: 0,
             cluster_phase: None,
             registers: 0,
         }

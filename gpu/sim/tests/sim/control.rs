@@ -1,7 +1,7 @@
 //! Threads, branches, loops and barriers.
 
 use colex_ir::launch::Launch;
-use colex_ir::{BinaryOp, Compare, Order, Scope, ShuffleMode, Special, Type};
+use colex_ir::{BinaryOp, Compare, KernelBuilder, Order, Reg, Scope, ShuffleMode, Special, Type};
 use colex_sim::{FaultKind, Schedule, SimOptions};
 
 use super::helpers::*;
@@ -284,4 +284,45 @@ fn a_block_may_wait_for_an_earlier_one() {
         let options = SimOptions::default().schedule(Schedule::from_seed(seed));
         host.run_with(&kernel, Launch::new(6, 1), &options).unwrap();
     }
+}
+
+/// Every endless loop ends with the bound on steps, also one that executes no instruction.
+#[test]
+fn law_an_endless_loop_reaches_the_bound_on_steps() {
+    let kernels: [fn(&mut KernelBuilder, Reg); 5] = [
+        |k, _| k.loop_(|_| {}),
+        |k, never| k.loop_(|k| k.break_if(never)),
+        |k, never| k.loop_(|k| k.if_(never, |k| k.sync())),
+        |k, never| k.loop_(|k| k.loop_(|k| k.break_if(never))),
+        |k, _| {
+            k.loop_(|k| {
+                k.mov(Type::U32, 1);
+            });
+        },
+    ];
+    for (number, build) in kernels.into_iter().enumerate() {
+        let mut k = kernel("endless");
+        let one = k.mov(Type::U32, 1);
+        let never = k.setp(Compare::Eq, Type::U32, one, 2);
+        build(&mut k, never);
+        let mut options = SimOptions::default();
+        options.max_steps = 1000;
+        let fault = Host::default().run_with(&k.finish(), Launch::new(1, 32), &options);
+        let fault = fault.unwrap_err();
+        assert_eq!(fault.kind(), FaultKind::Limit, "{number}: {fault}");
+        assert_eq!(
+            fault.what(),
+            "the warp has executed 1000 instructions, as many as `SimOptions::max_steps` allows: does it wait for something that never happens? If not, raise that bound"
+        );
+    }
+    // Rounds of a loop that ends count only if they have no instruction: these are within the bound.
+    let mut k = kernel("ends");
+    k.for_range(0, 200, 1, |k, _| {
+        k.mov(Type::U32, 1);
+    });
+    let mut options = SimOptions::default();
+    options.max_steps = 1000;
+    Host::default()
+        .run_with(&k.finish(), Launch::new(1, 32), &options)
+        .unwrap();
 }
