@@ -115,8 +115,14 @@ impl Cvt {
         let near = x as f64;
         let back = near as i128;
         let x = match (back == x, near.to_bits() & 1) {
-            (true, _) | (_, 1) => near,
-            _ if to == FloatFormat::F64 => near,
+            (true, _) => near,
+            // The last bit of a binary64 has its place: towards zero, the number before the nearest if that is beyond.
+            _ if to == FloatFormat::F64 => {
+                let beyond = back.unsigned_abs() > x.unsigned_abs();
+                let towards_zero = matches!(self.rounding, Some(Rounding::Rz));
+                return near.to_bits() - u64::from(beyond && towards_zero);
+            }
+            (_, 1) => near,
             _ if (back < x) == (near > 0.0) => f64::from_bits(near.to_bits() + 1),
             _ => f64::from_bits(near.to_bits() - 1),
         };
