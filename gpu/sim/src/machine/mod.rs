@@ -456,6 +456,40 @@ fn finish(machine: Machine<'_, '_>, result: Result<(), Fault>) -> Result<Report,
 mod tests {
     use super::*;
 
+    /// The accesses that are remembered have numbers of 32 bits: a launch that wants more ends with a fault.
+    #[test]
+    fn law_more_accesses_than_have_numbers_are_a_limit() {
+        use colex_atom::Arch;
+        use colex_ir::{AtomicOp, KernelBuilder, Space, Type};
+        let run = |adds: usize| {
+            let mut k = KernelBuilder::new("adds", Arch::Sm90a);
+            let word = k.pointer("word");
+            let word = k.param(word);
+            for _ in 0..adds {
+                k.reduce(AtomicOp::Add, Space::Global, Type::U32, word, &[word]);
+            }
+            let kernel = k.finish();
+            let mut memory = Memory::default();
+            let at = memory.allocate(4).unwrap();
+            memory.write(at, &[0; 4]).unwrap();
+            let arguments = [Argument::Pointer(at)];
+            let program = Program::new(&kernel);
+            let launch = Launch::new(1, 32);
+            let options = SimOptions::default();
+            let mut machine = Machine::new(&program, &launch, &arguments, &mut memory, &options);
+            machine.global = Global::new(1).with_room(10);
+            machine.run()
+        };
+        run(9).unwrap();
+        let fault = run(11).unwrap_err();
+        assert_eq!(fault.kind(), FaultKind::Limit);
+        assert_eq!(
+            fault.what(),
+            "10 accesses of global memory by warps are remembered, and there is room for no more: simulate a smaller \
+             problem, or switch off `SimOptions::races`"
+        );
+    }
+
     #[test]
     fn an_unoptimised_simulator_says_so_once() {
         let said = Once::new();

@@ -309,6 +309,14 @@ impl Machine<'_, '_> {
             "blocks {} and {} store the same value at {}, and nothing orders the two: harmless as long as the values are \
              equal",
             block(other.cluster, other.epoch.agent()),
+        if self.global.is_full() {
+            let what = format!(
+                "{} accesses of global memory by warps are remembered, and there is room for no more: simulate a smaller \
+                 problem, or switch off `SimOptions::races`",
+                self.global.remembered()
+            );
+            return Err(self.fault(g, &accessor.site, FaultKind::Limit, what));
+        }
             block(g.number, accessor.agent),
             self.global_name(address),
         );

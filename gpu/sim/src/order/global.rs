@@ -22,6 +22,9 @@ const LANES: u32 = SEVERAL as u32 + 1;
 /// Set in the number of a set of reads.
 const SET: u32 = 1 << 31;
 
+/// The most accesses of warps' instructions that have numbers without that bit.
+const MOST_MARKS: usize = (SET / LANES) as usize - 1;
+
 /// The last plain write to a byte, the atomic writes and the reads since: numbers of marks, or of a set; 0 is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct GlobalCell {
@@ -92,6 +95,8 @@ pub(crate) struct Global {
     reducing: Vec<bool>,
     /// Whether the reductions of copies of several devices are atomic with each other.
     reductions_meet: bool,
+    /// The most marks, and the most sets.
+    most: (usize, usize),
 }
 
 impl Global {
@@ -99,6 +104,7 @@ impl Global {
     pub(crate) fn new(warps_per_block: usize) -> Self {
         Global {
             warps_per_block,
+            most: (MOST_MARKS, SET as usize / 2),
             ..Global::default()
         }
     }
@@ -126,6 +132,23 @@ impl Global {
             reductions_meet,
             ..self
         }
+    }
+
+    /// Whether there is no number for the marks and sets of another access.
+    pub(crate) fn is_full(&self) -> bool {
+        self.marks.len() >= self.most.0 || self.sets.len() >= self.most.1
+    }
+
+    /// The same with room for fewer marks.
+    #[cfg(test)]
+    pub(crate) fn with_room(self, marks: usize) -> Self {
+        let most = (marks, self.most.1);
+        Global { most, ..self }
+    }
+
+    /// The number of accesses of warps' instructions that are remembered.
+    pub(crate) fn remembered(&self) -> usize {
+        self.marks.len()
     }
 
     /// Whether an access is one of a copy that reduces.
