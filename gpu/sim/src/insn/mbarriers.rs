@@ -287,6 +287,14 @@ impl Exec<'_, '_, '_> {
         let accessor = Accessor::lane(self.w, lane, Proxy::Generic);
         let barrier = self.m.barrier(self.g, &accessor, block, at)?;
         barrier.expect(i64::from(bytes as u32));
+            if counts[lane] == 0 || counts[lane] > LIMIT {
+                let name = self.m.barrier_name(at);
+                let what = format!(
+                    "this counts {} arrivals at {name}: 1 to {LIMIT} are possible",
+                    counts[lane]
+                );
+                return Err(self.fault(FaultKind::Barrier, lane, what));
+            }
         let total = barrier.bytes;
         if total > LIMIT as i64 {
             let name = self.m.barrier_name(at);

@@ -43,6 +43,10 @@ pub(crate) struct InFlight {
     /// The registers it writes, and those of A that it reads.
     pub(crate) slots: Vec<usize>,
     pub(crate) sources: Vec<usize>,
+    /// Its extents: M, N and K.
+    pub(crate) shape: [i64; 3],
+    /// The number of `wgmma.fence`, plus one, at its issue.
+    pub(crate) fences: u32,
     /// The step that issued it.
     pub(crate) pc: usize,
 }
