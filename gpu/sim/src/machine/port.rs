@@ -331,6 +331,34 @@ impl Machine<'_, '_> {
                 bytes,
                 nearest: Some((start, length)),
             } => (
+    /// A load by `ld.global.nc` sees no write of its launch for sure.
+    pub(crate) fn check_constant(
+        &mut self,
+        g: &Group,
+        accessor: &Accessor<'_>,
+        target: Target,
+        count: usize,
+    ) -> Result<(), Fault> {
+        let Target::Global(address) = target else {
+            return Ok(());
+        };
+        if !self.options.races {
+            return Ok(());
+        }
+        match self.global.written(address, count) {
+            None => Ok(()),
+            Some((i, other)) => {
+                let what = format!(
+                    "this reads {} by `ld.global.nc`, and {} writes it in the same launch: the load may find the value from \
+                     before that, and a load without `.nc` is needed",
+                    self.global_name(address + i as u64),
+                    self.accused_at(g, other.epoch, other.cluster, g.number)
+                );
+                Err(self.fault(g, &accessor.site, FaultKind::Race, what))
+            }
+        }
+    }
+
                 FaultKind::OutOfBounds,
                 format!(
                     "{bytes} bytes at byte {} of {}, which has {length} bytes",

@@ -255,6 +255,32 @@ impl Global {
         Ok(equal)
     }
 
+    /// The first of some bytes that something has written, and what.
+    pub(crate) fn written(&mut self, address: u64, count: usize) -> Option<(usize, Mark)> {
+        for i in 0..count {
+            let (number, at) = ((address + i as u64) / PAGE, (address + i as u64) % PAGE);
+            let page = self.page(number);
+            let mut writes = 0;
+            let look = |cell: GlobalCell| {
+                writes = if cell.write == 0 {
+                    cell.atomics
+                } else {
+                    cell.write
+                };
+                Ok::<_, ()>(cell)
+            };
+            // Looking changes nothing and does not fail.
+            let _ = self.cells[page].visit(at as usize, 1, look);
+            let first = match writes {
+                0 => continue,
+                set if set & SET != 0 => *self.members(set).first()?,
+                one => one,
+            };
+            return Some((i, self.mark(first)));
+        }
+        None
+    }
+
     fn page(&mut self, number: u64) -> usize {
         if let Some((last, page)) = self.last_page
             && last == number
