@@ -7,7 +7,7 @@ use crate::machine::port::{Accessor, Site, tick};
 use crate::machine::suspect::Use;
 use crate::order::clock::Proxy;
 use crate::order::release::Scope;
-use crate::order::shadow::AccessKind;
+use crate::order::shadow::{AccessKind, Race};
 use crate::report::event::EventKind;
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::block::Group;
@@ -92,6 +92,39 @@ impl Machine<'_, '_> {
             self.check_all_told(g, block, at, phase)?;
         }
         Ok(())
+    }
+}
+
+impl Machine<'_, '_> {
+    /// What an instruction lets an engine do at a barrier must be ordered after the initialisation of that, as the instruction's own
+    /// use would be ([`Exec::barrier_touched`]).
+    pub(crate) fn check_initialised_before(
+        &self,
+        g: &Group,
+        accessor: &Accessor<'_>,
+        block: usize,
+        at: usize,
+    ) -> Result<(), Fault> {
+        let init = g.blocks[block]
+            .mbarriers
+            .get(at)
+            .map(|barrier| barrier.init);
+        match init {
+            Some(init) if self.options.races && !accessor.knows(init) => {
+                let issuer = Accessor {
+                    agent: accessor.warp,
+                    proxy: Proxy::Atomic,
+                    ..*accessor
+                };
+                let race = Race::Unordered {
+                    other: init,
+                    other_writes: true,
+                };
+                let byte = self.shared_name(at);
+                Err(self.race(g, &issuer, &byte, race, g.number, AccessKind::Read))
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 }
 
@@ -207,7 +240,8 @@ impl Exec<'_, '_, '_> {
                 return Err(self.fault(FaultKind::Barrier, lane, what));
             }
             initialised.push((block, at));
-            let barrier = Mbarrier::new(count as i64, self.w.index, self.g.agents());
+            let init = Accessor::lane(self.w, lane, Proxy::Generic).epoch();
+            let barrier = Mbarrier::new(count as i64, init, self.g.agents());
             self.g.blocks[block].mbarriers.insert(at, barrier);
             self.record(|| EventKind::Init {
                 barrier: (block, at),
@@ -358,7 +392,7 @@ impl Exec<'_, '_, '_> {
                 .iter_mut()
                 .flat_map(|block| block.mbarriers.values_mut());
             barriers
-                .filter(|b| b.owner == own)
+                .filter(|b| b.init.agent() == own)
                 .for_each(|b| b.fenced = true);
         };
         let home = self.w.home(self.g);
@@ -373,8 +407,12 @@ impl Exec<'_, '_, '_> {
             return self.release(scope);
         }
         match kind {
-            FenceKind::ProxyAsync | FenceKind::ProxyAsyncShared => {
-                self.w.view.fence(true, kind == FenceKind::ProxyAsync);
+            FenceKind::ProxyAsync => {
+                self.proxy_fence(true, true, mask);
+                initialised(self.g);
+            }
+            FenceKind::ProxyAsyncShared => {
+                self.proxy_fence(true, false, mask);
                 initialised(self.g);
             }
             FenceKind::ProxyAsyncGlobal => self.w.view.fence(false, true),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::order::clock::View;
+use crate::order::clock::{Epoch, View};
 
 /// The bytes of a barrier.
 pub(crate) const BYTES: usize = 8;
@@ -72,12 +72,12 @@ pub(crate) struct Mbarrier {
     complete: View,
     /// Whether a fence has followed its initialisation.
     pub(crate) fenced: bool,
-    /// The warp that initialised it.
-    pub(crate) owner: usize,
+    /// Its initialisation.
+    pub(crate) init: Epoch,
 }
 
 impl Mbarrier {
-    pub(crate) fn new(count: i64, owner: usize, agents: usize) -> Self {
+    pub(crate) fn new(count: i64, init: Epoch, agents: usize) -> Self {
         Mbarrier {
             count,
             pending: count,
@@ -86,7 +86,7 @@ impl Mbarrier {
             arriving: View::new(agents),
             complete: View::new(agents),
             fenced: false,
-            owner,
+            init,
         }
     }
 
