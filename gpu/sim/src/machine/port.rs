@@ -260,12 +260,41 @@ impl Machine<'_, '_> {
         };
         let Group { blocks, reads, .. } = g;
         match check_access(&mut blocks[block].cells, (at, count), reads, &access) {
+            Ok(()) if block != accessor.site.block => {
+                self.check_begun(g, accessor, (block, at), kind)
+            }
             Ok(()) => Ok(()),
             Err((i, race)) => {
                 let byte = self.shared_name(at + i);
                 Err(self.race(g, accessor, &byte, race, g.number, kind))
             }
         }
+    }
+
+    /// The shared memory of another block exists once that block has begun.
+    fn check_begun(
+        &self,
+        g: &Group,
+        accessor: &Accessor<'_>,
+        (block, at): (usize, usize),
+        kind: AccessKind,
+    ) -> Result<(), Fault> {
+        let view = accessor.view;
+        let warps = g.warps_per_block();
+        let mut of_block = block * warps..(block + 1) * warps;
+        if view.all_begun || of_block.any(|warp| view.seen.get(warp) > 0) {
+            return Ok(());
+        }
+        let verb = match kind {
+            AccessKind::Read => "reads",
+            AccessKind::Write | AccessKind::Rewrite => "writes",
+        };
+        let what = format!(
+            "this {verb} {} in block {block} of the cluster, and nothing orders it after the beginning of that block: a \
+             barrier of the cluster before it is missing",
+            self.shared_name(at)
+        );
+        Err(self.fault(g, &accessor.site, FaultKind::Race, what))
     }
 
     /// Checks an access to global memory for data races with the accesses before it, of all clusters.

@@ -249,7 +249,10 @@ impl Machine<'_, '_> {
                     warp.learn(warp.alive(), known);
                 }
             }
-            Wait::Cluster { .. } => warp.learn(warp.alive(), &group.barrier.complete),
+            Wait::Cluster { .. } => {
+                warp.learn(warp.alive(), &group.barrier.complete);
+                warp.view.all_begun = true;
+            }
             Wait::Mbarriers(waits, mask) => {
                 for (block, at, parity) in waits {
                     let Some(barrier) = group.blocks[block].mbarriers.get(at) else {

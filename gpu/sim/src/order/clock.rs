@@ -94,6 +94,10 @@ impl View {
     }
 
     /// The clocks of another cluster that were acquired.
+    /// Of the accesses to the shared memory of other blocks, those that a proxy fence has made visible there.
+    fenced_far: Clock,
+    /// Whether all blocks of the cluster have begun: a barrier of the cluster says so.
+    pub(crate) all_begun: bool,
     pub(crate) fn of(&self, cluster: u32) -> Option<&Known> {
         self.foreign.as_ref()?.get(&cluster)
     }
@@ -105,6 +109,8 @@ impl View {
         }
         self.know(other, (&view.seen, &view.fenced_global));
         for (cluster, (seen, fenced)) in view.foreign.iter().flat_map(|foreign| foreign.iter()) {
+            fenced_far: Clock::default(),
+            all_begun: false,
             // Clocks travel transitively: through a third cluster, a cluster can learn of its own steps.
             if *cluster == own {
                 self.seen.join(seen);
@@ -144,6 +150,8 @@ impl View {
         self.seen.meet(&other.seen);
         self.fenced.meet(&other.fenced);
         self.far.meet(&other.far);
+        self.fenced_far.adopt(&other.fenced_far);
+        self.all_begun |= other.all_begun;
     }
 
     /// Whether an access to the memory of a block comes before, by another block of a cluster of `warps` warps or an engine.
@@ -160,6 +168,8 @@ impl View {
             self.fenced.join(&self.seen);
         }
         if global {
+        self.fenced_far.meet(&other.fenced_far);
+        self.all_begun &= other.all_begun;
             self.fenced_global.join(&self.seen);
             let own = self.foreign.iter_mut();
             own.flat_map(|foreign| Rc::make_mut(foreign).values_mut())
