@@ -46,6 +46,8 @@ impl Exec<'_, '_, '_> {
                     lanes: 1 << lane,
                     group: self.w.bulk.committed[lane],
                     has_read: false,
+                    waited: 0,
+                    told: 0,
                 });
             }
         }

@@ -287,6 +287,14 @@ impl Exec<'_, '_, '_> {
         let bytes = self.value(expect.unwrap_or(Operand::Int(0)), Type::U32, mask)?;
         for lane in lanes(mask) {
             let (block, at) = self.barrier_at(space, addresses[lane], lane)?;
+            if counts[lane] == 0 || counts[lane] > LIMIT {
+                let name = self.m.barrier_name(at);
+                let what = format!(
+                    "this counts {} arrivals at {name}: 1 to {LIMIT} are possible",
+                    counts[lane]
+                );
+                return Err(self.fault(FaultKind::Barrier, lane, what));
+            }
             if expect.is_some() {
                 self.expect(space, addresses[lane], bytes[lane], lane)?;
             }
@@ -321,14 +329,6 @@ impl Exec<'_, '_, '_> {
         let accessor = Accessor::lane(self.w, lane, Proxy::Generic);
         let barrier = self.m.barrier(self.g, &accessor, block, at)?;
         barrier.expect(i64::from(bytes as u32));
-            if counts[lane] == 0 || counts[lane] > LIMIT {
-                let name = self.m.barrier_name(at);
-                let what = format!(
-                    "this counts {} arrivals at {name}: 1 to {LIMIT} are possible",
-                    counts[lane]
-                );
-                return Err(self.fault(FaultKind::Barrier, lane, what));
-            }
         let total = barrier.bytes;
         if total > LIMIT as i64 {
             let name = self.m.barrier_name(at);
@@ -415,7 +415,7 @@ impl Exec<'_, '_, '_> {
                 self.proxy_fence(true, false, mask);
                 initialised(self.g);
             }
-            FenceKind::ProxyAsyncGlobal => self.w.view.fence(false, true),
+            FenceKind::ProxyAsyncGlobal => self.proxy_fence(false, true, mask),
             FenceKind::MbarrierInit => {
                 initialised(self.g);
                 self.release(Scope::Cluster);
@@ -427,6 +427,28 @@ impl Exec<'_, '_, '_> {
         }
         // What follows was not before the fence.
         tick(&mut self.w.view.seen, self.w.index);
+    }
+
+    /// A fence between the proxies by some lanes, in shared memory and in global memory. In shared memory alone, it is that of the
+    /// warp's own block (PTX ISA 9.7.13.4, `fence.proxy.async.shared::cta`).
+    fn proxy_fence(&mut self, shared: bool, global: bool, mask: u32) {
+        let own = self.w.index;
+        let lanes = (mask, self.w.alive());
+        let Warp { view, lockstep, .. } = self.w;
+        let now = view.seen.get(own);
+        if shared {
+            lockstep.fence(false, lanes, view.fenced.get(own), now);
+        }
+        if global {
+            lockstep.fence(true, lanes, view.fenced_global.get(own), now);
+        }
+        view.fence(shared, global);
+        if shared && self.g.blocks.len() > 1 {
+            let warps = self.g.warps_per_block();
+            let block = self.w.block;
+            let only_of = (!global).then(|| block * warps..(block + 1) * warps);
+            view.fence_far(only_of);
+        }
     }
 
     /// A release fence: a later relaxed access or arrival may publish the warp's current clock.

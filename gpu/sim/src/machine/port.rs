@@ -309,6 +309,14 @@ impl Machine<'_, '_> {
         if !self.options.races || count == 0 || !self.memory.has(address, count as u64) {
             return Ok(());
         }
+        if self.global.is_full() {
+            let what = format!(
+                "{} accesses of global memory by warps are remembered, and there is room for no more: simulate a smaller \
+                 problem, or switch off `SimOptions::races`",
+                self.global.remembered()
+            );
+            return Err(self.fault(g, &accessor.site, FaultKind::Limit, what));
+        }
         let access = accessor.access(kind);
         match self.global.check_access(g.number, address, count, &access) {
             Ok(None) => Ok(()),
@@ -323,43 +331,6 @@ impl Machine<'_, '_> {
         }
     }
 
-    /// Records that two unordered blocks store the same value at one place: a note, since every order gives that value.
-    fn note_equal(&mut self, g: &Group, accessor: &Accessor<'_>, address: u64, other: Mark) {
-        if let Some((_, count)) = self.equal.get_mut(&accessor.site.pc) {
-            *count += 1;
-            return;
-        }
-        let block = |cluster: u32, agent: usize| {
-            let [x, y, z] = self.block_at(cluster, agent / g.warps_per_block());
-            let rank = self.devices.suffix(self.devices.rank_of(cluster));
-            format!("({x},{y},{z}){rank}")
-        };
-        let what = format!(
-            "blocks {} and {} store the same value at {}, and nothing orders the two: harmless as long as the values are \
-             equal",
-            block(other.cluster, other.epoch.agent()),
-        if self.global.is_full() {
-            let what = format!(
-                "{} accesses of global memory by warps are remembered, and there is room for no more: simulate a smaller \
-                 problem, or switch off `SimOptions::races`",
-                self.global.remembered()
-            );
-            return Err(self.fault(g, &accessor.site, FaultKind::Limit, what));
-        }
-            block(g.number, accessor.agent),
-            self.global_name(address),
-        );
-        self.equal.insert(accessor.site.pc, (what, 1));
-    }
-
-    /// The fault of an invalid access to global memory.
-    fn memory_fault(&self, g: &Group, site: &Site, fault: ErrorKind) -> Fault {
-        let (kind, what) = match fault {
-            ErrorKind::OutOfBounds {
-                address,
-                bytes,
-                nearest: Some((start, length)),
-            } => (
     /// A load by `ld.global.nc` sees no write of its launch for sure.
     pub(crate) fn check_constant(
         &mut self,
@@ -388,6 +359,35 @@ impl Machine<'_, '_> {
         }
     }
 
+    /// Records that two unordered blocks store the same value at one place: a note, since every order gives that value.
+    fn note_equal(&mut self, g: &Group, accessor: &Accessor<'_>, address: u64, other: Mark) {
+        if let Some((_, count)) = self.equal.get_mut(&accessor.site.pc) {
+            *count += 1;
+            return;
+        }
+        let block = |cluster: u32, agent: usize| {
+            let [x, y, z] = self.block_at(cluster, agent / g.warps_per_block());
+            let rank = self.devices.suffix(self.devices.rank_of(cluster));
+            format!("({x},{y},{z}){rank}")
+        };
+        let what = format!(
+            "blocks {} and {} store the same value at {}, and nothing orders the two: harmless as long as the values are \
+             equal",
+            block(other.cluster, other.epoch.agent()),
+            block(g.number, accessor.agent),
+            self.global_name(address),
+        );
+        self.equal.insert(accessor.site.pc, (what, 1));
+    }
+
+    /// The fault of an invalid access to global memory.
+    fn memory_fault(&self, g: &Group, site: &Site, fault: ErrorKind) -> Fault {
+        let (kind, what) = match fault {
+            ErrorKind::OutOfBounds {
+                address,
+                bytes,
+                nearest: Some((start, length)),
+            } => (
                 FaultKind::OutOfBounds,
                 format!(
                     "{bytes} bytes at byte {} of {}, which has {length} bytes",

@@ -180,6 +180,10 @@ impl Machine<'_, '_> {
                 );
             }
             return match issuer.map(|(warp, _)| warp) {
+                Some(warp) if warp == accessor.warp && accessor.lockstep.lacks(other) => format!(
+                    "{wait} in lane {} is missing, since the wait of another lane does not cover it",
+                    other.lane()
+                ),
                 Some(warp) if warp == accessor.warp && !other.before(&accessor.view.seen) => {
                     format!("{wait} between them is missing")
                 }

@@ -287,10 +287,11 @@ impl Machine<'_, '_> {
                             let (engine, done) = copy.engine;
                             let known = (engine, done - u32::from(read));
                             view.seen.raise(known.0, known.1);
-                            lockstep.waited(known, now);
+                            let missing = if read { 0 } else { copy.missing() };
+                            lockstep.waited(known, now, missing);
                             copy.has_read |= read;
                         }
-                        !waited || read
+                        !waited || read || copy.missing() != 0
                     });
                 }
             }

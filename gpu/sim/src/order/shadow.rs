@@ -64,6 +64,7 @@ impl Access<'_> {
         complete
             && other.before(&self.view.seen)
             && (same || self.lockstep.met(self.lane, self.warp, other))
+            && !self.lockstep.lacks(other)
     }
 
     /// Whether another access is a load or a store by a warp of another block than the one whose memory it is.
@@ -100,11 +101,24 @@ impl Access<'_> {
         }
         // Order alone does not make a generic-proxy write visible to the asynchronous proxy: that takes a proxy fence
         // after the write and before this access (PTX ISA, memory consistency model).
-        if self.crosses(other) && !other.before(fenced) {
+        if self.crosses(other) && !(other.before(fenced) && self.is_reached(other, fenced)) {
             Err(Race::Unfenced { other })
         } else {
             Ok(())
         }
+    }
+
+    /// Whether a fence that follows another access in time reaches it: its lane, and the memory of its block.
+    fn is_reached(&self, other: Epoch, fenced: &Clock) -> bool {
+        let is_global = self.owners.is_none();
+        let is_beside = other.agent() == self.warp
+            && self
+                .lockstep
+                .is_beside_fence(is_global, other, fenced.get(other.agent()));
+        let is_elsewhere = self.owners.as_ref().is_some_and(|(owners, warps)| {
+            other.agent() < *warps && !owners.contains(&other.agent())
+        });
+        !is_beside && (!is_elsewhere || self.view.has_fenced_far(other))
     }
 
     /// Whether both are atomic.

@@ -72,6 +72,16 @@ pub(crate) struct Flying {
     pub(crate) group: u32,
     /// Whether a wait for its read is over; a later one says nothing new of it.
     pub(crate) has_read: bool,
+    /// The lanes that have waited for it, and those that have let a barrier tell of it.
+    pub(crate) waited: u32,
+    pub(crate) told: u32,
+}
+
+impl Flying {
+    /// The lanes whose part nothing tells of.
+    pub(crate) fn missing(&self) -> u32 {
+        self.lanes & !self.waited & !self.told
+    }
 }
 
 /// Copies in groups, each thread's its own.
@@ -83,18 +93,24 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    /// The copies that must be complete, or with `read` have read, for at most `pending` groups of each lane to be under way.
-    pub(crate) fn due(&self, mask: u32, pending: u32, read: bool) -> Vec<u64> {
-        let due = |copy: &&Flying| {
-            !(read && copy.has_read)
-                && lanes(mask & copy.lanes)
-                    .any(|lane| copy.group.saturating_add(pending) < self.committed[lane])
-        };
-        self.flying
-            .iter()
-            .filter(due)
-            .map(|copy| copy.number)
-            .collect()
+    /// The copies that must be complete, or with `read` have read, for at most `pending` groups of each lane of `mask` to be under
+    /// way. Each lane waits for its own part alone.
+    pub(crate) fn due(&mut self, mask: u32, pending: u32, read: bool) -> Vec<u64> {
+        let mut numbers = Vec::new();
+        for copy in self
+            .flying
+            .iter_mut()
+            .filter(|copy| !(read && copy.has_read))
+        {
+            let due = lanes(mask & copy.lanes & !copy.waited)
+                .filter(|lane| copy.group.saturating_add(pending) < self.committed[*lane])
+                .fold(0, |due, lane| due | 1 << lane);
+            if due != 0 {
+                numbers.push(copy.number);
+                copy.waited |= if read { 0 } else { due };
+            }
+        }
+        numbers
     }
 }
 
@@ -151,6 +167,8 @@ pub(crate) struct Warp {
     pub(crate) pc: usize,
     /// The number of instructions that it has executed.
     pub(crate) steps: u64,
+    /// That number at the end of the last round of a loop.
+    pub(crate) steps_at_round: u64,
     /// The reason for which it waits.
     pub(crate) wait: Option<Wait>,
     /// Whether it has reached bytes that it has to read and that are not written yet.
@@ -171,8 +189,6 @@ pub(crate) struct Warp {
     /// The number of products in flight that hold each register.
     pub(crate) busy: Vec<u32>,
     /// The number of those that only read it.
-    /// That number at the end of the last round of a loop.
-    pub(crate) steps_at_round: u64,
     pub(crate) async_reads: Vec<u32>,
     /// Its clocks at its last fences, and the clocks that it has read without acquiring them.
     pub(crate) released: Release,
@@ -218,6 +234,7 @@ impl Warp {
             frames: Vec::new(),
             pc: 0,
             steps: 0,
+            steps_at_round: 0,
             wait: None,
             frozen: false,
             regs: Registers::new(registers),
@@ -238,7 +255,6 @@ impl Warp {
             products: Products::default(),
             copies: Groups::default(),
             bulk: Groups::default(),
-            steps_at_round: 0,
             cluster_phase: None,
             registers: 0,
         }
