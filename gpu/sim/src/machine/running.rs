@@ -244,9 +244,9 @@ impl Machine<'_, '_> {
         };
         let block = &mut group.blocks[warp.block];
         match wait {
-            Wait::Named { id, .. } => {
-                if let Some(known) = &block.named[id].complete {
-                    warp.learn(warp.alive(), known);
+            Wait::Named { id, round } => {
+                if let Some(known) = block.named[id].leave(round) {
+                    warp.learn(warp.alive(), &known);
                 }
             }
             Wait::Cluster { .. } => {
