@@ -176,3 +176,13 @@ pub(crate) fn widen_pair(from: Type, bits: u64) -> Option<u64> {
     let one = |x: u64| FloatFormat::F16.encode(from.decode(x & 0xff), To::Nearest);
     Some(one(bits >> 8) << 16 | one(bits))
 }
+
+/// `cvt` of a pair of halves into a pair of 8-bit floats, which exists with `.satfinite` only.
+pub(crate) fn narrow_pair(to: Type, bits: u64) -> Option<u64> {
+    let to = match to.float_pair()? {
+        pair @ (FloatPair::E4m3x2 | FloatPair::E5m2x2) => pair.format(),
+        FloatPair::F16x2 | FloatPair::Bf16x2 => return None,
+    };
+    let one = |x: u64| to.encode_saturating(FloatFormat::F16.decode(x & 0xffff), To::Nearest);
+    Some(one(bits >> 16) << 8 | one(bits))
+}

@@ -403,3 +403,35 @@ fn law_approximations_flush_subnormals() {
         );
     }
 }
+
+/// A pair of halves becomes a pair of 8-bit floats, each rounded to the nearest and no larger than the largest.
+#[test]
+fn law_pairs_of_halves_become_pairs_of_8_bits() {
+    let mut dice = Dice(3);
+    let edges = [
+        0, 0x8000, 0x3c00, 0x7bff, 0xfbff, 0x7c00, 0xfc00, 0x7e00, 1, 0x5f00, 0x5f40, 0x7b00,
+    ];
+    let mut pairs: Vec<u64> = edges
+        .iter()
+        .flat_map(|a| edges.iter().map(move |b| a << 16 | b))
+        .collect();
+    pairs.extend((0..400).map(|_| dice.next() & 0xffff_ffff));
+    let triples: Vec<[u64; 3]> = pairs.iter().map(|x| [*x, 0, 0]).collect();
+    for (to, format) in [
+        (Type::E4m3x2, FloatFormat::E4M3),
+        (Type::E5m2x2, FloatFormat::E5M2),
+    ] {
+        let found = each(&triples, Type::B32, |k, [a, ..]| k.cvt(to, Type::F16x2, a));
+        for (pair, found) in pairs.iter().zip(found) {
+            let one = |half: u64| {
+                let x = f16::from_bits(half as u16).to_f64();
+                format.encode_saturating(x, Rounding::Nearest)
+            };
+            assert_eq!(
+                found,
+                one(pair >> 16) << 8 | one(pair & 0xffff),
+                "{to} of {pair:#x}"
+            );
+        }
+    }
+}
