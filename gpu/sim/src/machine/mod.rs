@@ -142,10 +142,7 @@ impl<'a, 'k> Machine<'a, 'k> {
                 global.on_devices(clusters, steps.collect(), peers.reductions_meet)
             }
         };
-        let align = program.kernel.dynamic_shared.unwrap_or(16).max(1);
-        // The alignment is that of the address, which begins after what the system keeps.
-        let dynamic_at =
-            (SHARED_BASE + program.static_shared).next_multiple_of(align) - SHARED_BASE;
+        let dynamic_at = dynamic_at(program);
         Machine {
             program,
             launch: *launch,
@@ -306,6 +303,12 @@ fn parameters(program: &Program<'_>, arguments: &[Argument]) -> Vec<u8> {
             Argument::U16(x) => x.to_le_bytes().to_vec(),
             Argument::U32(x) => x.to_le_bytes().to_vec(),
             Argument::U64(x) | Argument::Pointer(x) => x.to_le_bytes().to_vec(),
+/// Where dynamic shared memory begins in a block's. The alignment is that of the address, which begins after what the system keeps.
+fn dynamic_at(program: &Program<'_>) -> u32 {
+    let align = program.kernel.dynamic_shared.unwrap_or(16).max(1);
+    (SHARED_BASE + program.static_shared).next_multiple_of(align) - SHARED_BASE
+}
+
             Argument::F32(x) => x.to_le_bytes().to_vec(),
             Argument::F64(x) => x.to_le_bytes().to_vec(),
             Argument::TensorMap(_) => vec![0; 128],
@@ -368,6 +371,15 @@ pub(crate) fn check_launch(
 
 fn too_many(blocks: u64, options: &SimOptions) -> Fault {
     Fault::new(
+    let begin = dynamic_at(program);
+    let end = begin.saturating_add(launch.dynamic_shared);
+    if launch.dynamic_shared > 0 && end > limits.shared {
+        return Err(wrong(format!(
+            "dynamic shared memory of {} bytes begins at byte {begin} of the block's, by its alignment, and ends at byte {end}: \
+             a block has at most {} bytes",
+            launch.dynamic_shared, limits.shared
+        )));
+    }
         FaultKind::Limit,
         format!(
             "the grid has {blocks} blocks, and `SimOptions::max_blocks` allows {}: launch fewer on the simulator, or raise \

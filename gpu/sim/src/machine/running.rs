@@ -11,6 +11,7 @@ use crate::report::fault::{Fault, FaultKind};
 use crate::state::block::{Block, Group};
 use crate::state::wait::Wait;
 use crate::state::warp::{Flying, Warp};
+use colex_ir::launch::Limits;
 use colex_ir::{Async, Op, RegType, Stmt};
 
 /// The number of steps of a warp's turn.
@@ -63,6 +64,7 @@ impl Machine<'_, '_> {
         let entry = colex_ir::verify::at_entry(program.kernel);
         let entry = entry.unwrap_or_else(|| colex_ir::verify::registers_at_entry(threads, 1));
         let held = i64::from(entry);
+        let multiprocessors = Limits::of(program.kernel.target).multiprocessors.max(1);
         let blocks = (0..ranks).map(|rank| {
             let inside = [
                 rank % size[0],
@@ -73,7 +75,7 @@ impl Machine<'_, '_> {
             Block {
                 ctaid: [0, 1, 2].map(|axis| at[axis] * size[axis] + inside[axis]),
                 rank,
-                sm: (number as u32 * ranks + rank) % 132,
+                sm: (number as u32 * ranks + rank) % multiprocessors,
                 shared: vec![0; bytes],
                 written: vec![false; bytes],
                 cells: Histories::new(if self.options.races { bytes } else { 0 }),
