@@ -135,6 +135,13 @@ impl Exec<'_, '_, '_> {
             let what = format!("{bytes} bytes are not a multiple of {UNIT}");
             return Err(self.fault(FaultKind::Misaligned, lane, what));
         }
+        let launch_has_clusters =
+            self.m.launch.cluster_blocks() > 1 || self.m.program.kernel.cluster.is_some();
+        if atom.from() == At::Shared && atom.to() == At::Cluster && !launch_has_clusters {
+            let what = "a copy from shared memory to shared memory is one between the blocks of a cluster: in a launch without \
+                        clusters, a device ends it in an illegal instruction";
+            return Err(self.fault(FaultKind::Operand, lane, what));
+        }
         let from = self.end(atom, &args.src, Row::Src, bytes, lane)?;
         let to = self.end(atom, &args.dst, Row::Dst, bytes, lane)?;
         let (blocks, tell) = self.receivers(args, to, bytes, lane)?;
