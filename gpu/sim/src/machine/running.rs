@@ -86,6 +86,7 @@ impl Machine<'_, '_> {
                 visits: Default::default(),
                 last_visit: Default::default(),
                 free_registers: 0,
+                reallocations: vec![(0, false); per_block as usize],
             }
         });
         let mut group = Group::new(number as u32, blocks.collect(), count);
