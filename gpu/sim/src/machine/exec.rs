@@ -99,9 +99,11 @@ impl<'k> Exec<'_, '_, 'k> {
         if self.w.steps <= self.m.options.max_steps {
             return Ok(());
         }
+        let side = self.m.side_that_waits(self.w);
+        let side = side.map_or(String::new(), |side| format!(" ({side})"));
         let what = format!(
             "the warp has executed {} instructions, as many as `SimOptions::max_steps` allows: does it wait for \
-             something that never happens? If not, raise that bound",
+             something that never happens{side}? If not, raise that bound",
             self.m.options.max_steps
         );
         Err(self.fault_warp(FaultKind::Limit, what))

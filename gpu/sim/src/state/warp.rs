@@ -347,6 +347,19 @@ impl Warp {
     /// Enters a loop.
     pub(crate) fn enter_loop(&mut self, end: usize) {
         self.frames.push(Frame::Loop {
+    /// The step of the innermost `Else` whose side has instructions and lanes, and is still to come.
+    pub(crate) fn other_side(&self) -> Option<usize> {
+        self.frames.iter().rev().find_map(|frame| match frame {
+            Frame::If {
+                other,
+                other_at,
+                end,
+                ..
+            } if other & !self.exited != 0 && other_at + 1 < *end => Some(*other_at),
+            Frame::If { .. } | Frame::Loop { .. } => None,
+        })
+    }
+
             all: self.active,
             live: self.active,
             outer_gone: self.gone,
