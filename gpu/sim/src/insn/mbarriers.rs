@@ -317,6 +317,14 @@ impl Exec<'_, '_, '_> {
                 ..accessor
             };
             self.m
+                let each = self.g.warps_per_block();
+                let own = self.w.block * each..(self.w.block + 1) * each;
+                let seen = &self.w.view.seen;
+                view.unpublished.open(self.g.warps, |warp| match &fenced {
+                    _ if !own.contains(&warp) => (0, 0),
+                    Some(fenced) => (fenced.seen.get(warp), seen.get(warp)),
+                    None => (0, seen.get(warp)),
+                });
                 .arrive(self.g, &accessor, block, at, i64::from(counts[lane] as u32))?;
         }
         tick(&mut self.w.view.seen, self.w.index);
@@ -349,11 +357,16 @@ impl Exec<'_, '_, '_> {
     ) -> Result<bool, Fault> {
         self.barrier_touched(block, at, lane)?;
         let accessor = Accessor::lane(self.w, lane, Proxy::Generic);
-        let known = self.m.barrier(self.g, &accessor, block, at)?.passed(parity);
-        match known {
-            Some(known) => {
-                self.w.learn(1 << lane, known);
-                Ok(true)
+        self.m.barrier(self.g, &accessor, block, at)?;
+        let barrier = self.g.blocks[block].mbarriers.get(at);
+        let Some((known, from_afar)) = barrier.and_then(|barrier| barrier.passed(parity)) else {
+            return Ok(false);
+        };
+        self.w.learn(1 << lane, known);
+        match from_afar {
+            None => {}
+            Some(known) if Scope::from(scope) < Scope::Cluster => {
+                self.w.learn_in_block(1 << lane, known, self.g);
             }
             None => Ok(false),
         }

@@ -87,6 +87,16 @@ impl Machine<'_, '_> {
                 let what = format!(
                     "this {} {byte} through the asynchronous proxy, and {} writes it through the generic one: \
                      `fence.proxy.async` is missing after the write",
+            Race::Apart { other } => {
+                let what = format!(
+                    "this {} {byte}, and {} writes it: the mbarrier between them has the scope of a block in its arrival or in its \
+                     wait, and the two are in different blocks: `mbarrier.arrive.release.cluster` and \
+                     `mbarrier.try_wait.acquire.cluster`, or a barrier of the cluster, are missing",
+                    verb(writes),
+                    self.other_of(g, accessor, other, cluster),
+                );
+                self.fault(g, &accessor.site, FaultKind::Race, what)
+            }
                     verb(writes),
                     self.accused_at(g, other, cluster, g.number),
                 );

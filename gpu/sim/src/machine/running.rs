@@ -266,8 +266,12 @@ impl Machine<'_, '_> {
                         let site = Site::of(warp, mask.trailing_zeros() as usize);
                         return Err(self.fault(group, &site, FaultKind::Barrier, what));
                     };
-                    if let Some(known) = barrier.passed(parity) {
+                    if let Some((known, from_afar)) = barrier.passed(parity) {
                         warp.learn(mask, known);
+                        if let Some(known) = from_afar {
+                            // `mbarrier.wait` has the scope of the block.
+                            warp.learn_in_block(mask, known, group);
+                        }
                     }
                 }
             }
@@ -417,7 +421,7 @@ pub(crate) fn ready(warp: &Warp, group: &Group) -> bool {
             Some(Wait::Cluster { phase }) => group.barrier.phase > *phase,
             Some(Wait::Mbarriers(waits, _)) => waits.iter().all(|(block, at, parity)| {
                 let barrier = group.blocks[*block].mbarriers.get(*at);
-                barrier.is_none_or(|barrier| barrier.passed(*parity).is_some())
+                barrier.is_none_or(|barrier| barrier.has_passed(*parity))
             }),
             Some(Wait::Operations { numbers, read }) => numbers
                 .iter()

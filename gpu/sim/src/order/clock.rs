@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
+use super::gaps::Gaps;
 use super::lockstep::SEVERAL;
 
 /// Engines for asynchronous operations in a cluster.
@@ -96,6 +97,10 @@ pub(crate) struct View {
     pub(crate) far: Clock,
     /// Of the accesses to the shared memory of other blocks, those that a proxy fence has made visible there.
     fenced_far: Clock,
+    /// The writes that an arrival of the scope of a block at another block's mbarrier does not publish, and those that a wait of
+    /// that scope does not acquire from another block.
+    pub(crate) unpublished: Gaps,
+    pub(crate) unacquired: Gaps,
     /// Whether all blocks of the cluster have begun: a barrier of the cluster says so.
     pub(crate) all_begun: bool,
     /// Of other clusters, by their numbers.
@@ -110,6 +115,8 @@ impl View {
             fenced_global: Clock::new(agents),
             far: Clock::new(agents),
             fenced_far: Clock::default(),
+            unpublished: Gaps::default(),
+            unacquired: Gaps::default(),
             all_begun: false,
             foreign: None,
         }
@@ -146,6 +153,9 @@ impl View {
     }
 
     pub(crate) fn join(&mut self, other: &View) {
+        let (seen, others) = (&self.seen, &other.seen);
+        self.unpublished.join(seen, &other.unpublished, others);
+        self.unacquired.join(seen, &other.unacquired, others);
         self.seen.join(&other.seen);
         self.fenced.join(&other.fenced);
         self.fenced_global.join(&other.fenced_global);

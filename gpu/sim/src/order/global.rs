@@ -164,7 +164,31 @@ impl Global {
         if both_reduce && self.reductions_meet {
             return true;
         }
-        (both_reduce || access.shares(mark.epoch)) && !self.is_apart(mark, cluster, access)
+        let near = self.least_scope([mark.epoch, access.epoch], [mark.cluster, cluster]);
+        let weakness = || self.strengths.weakness([mark.epoch, access.epoch], near);
+        let are_strong = both_reduce || access.shares(mark.epoch) && weakness().is_none();
+        are_strong && !self.is_apart(mark, cluster, access)
+    }
+
+    /// The least scope that has the warps of two accesses, of one device.
+    fn least_scope(&self, [a, b]: [Epoch; 2], [cluster, other]: [u32; 2]) -> Scope {
+        let block = |epoch: Epoch| epoch.agent() / self.warps_per_block.max(1);
+        if cluster != other {
+            Scope::Device
+        } else if block(a) != block(b) {
+            Scope::Cluster
+        } else {
+            Scope::Block
+        }
+    }
+
+    /// Why two accesses of one device are not atomic with each other, although both are ordered.
+    pub(crate) fn weakness(&self, both: [Epoch; 2], clusters: [u32; 2]) -> Option<Weakness> {
+        let are_ordered = both
+            .iter()
+            .all(|epoch| epoch.proxy() == Some(Proxy::Atomic));
+        let near = self.least_scope(both, clusters);
+        self.strengths.weakness(both, near).filter(|_| are_ordered)
     }
 
     /// Whether two ordered accesses are of different devices and one of them has a narrower scope than the system's: then
@@ -376,7 +400,7 @@ impl Global {
         let after = |mark: Mark| {
             let here = mark.cluster == cluster;
             let none = Clock::default();
-            let known = mark.before(cluster, access);
+            let known = mark.before(cluster, access) && !(here && access.is_apart(mark.epoch));
             let fenced = mark.fenced(cluster, access).unwrap_or(&none);
             if here || known {
                 access.after(mark.epoch, known, fenced)

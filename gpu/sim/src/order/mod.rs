@@ -1,6 +1,7 @@
 //! Happens-before: vector clocks, lanes, releases, and the accesses of each byte.
 
 pub(crate) mod clock;
+pub(crate) mod gaps;
 pub(crate) mod global;
 pub(crate) mod hash;
 pub(crate) mod history;

@@ -26,6 +26,8 @@ pub(crate) enum Race {
     UnderWay { other: Epoch, other_writes: bool },
     /// A missing proxy fence: this access is ordered after the other, which went through the generic proxy, and no proxy
     /// fence followed it.
+    /// The other access writes in another block, and only an arrival or a wait of the scope of a block orders this one after it.
+    Apart { other: Epoch },
     Unfenced { other: Epoch },
 }
 
@@ -79,6 +81,27 @@ impl Access<'_> {
     fn race_with(&self, other: Epoch, other_writes: bool) -> Race {
         if self.is_far(other) && other.before(&self.view.seen) {
             Race::UnderWay {
+    /// Whether a write by a warp of the cluster is one that this has only seen through an arrival or a wait of the scope of a block. A
+    /// block's own shared memory has no other copy: a wait of the block's scope suffices there. What a warp has written to the memory
+    /// of its own block has arrived before anything that comes to overwrite it.
+    pub(crate) fn is_apart(&self, other: Epoch) -> bool {
+        let view = self.view;
+        let is_its_own = || {
+            let owners = self.owners.as_ref();
+            owners.is_some_and(|(owners, _)| owners.contains(&other.agent()))
+        };
+        if self.writes() && is_its_own() {
+            return false;
+        }
+        let is_at_home = || {
+            let owners = self.owners.as_ref();
+            owners.is_some_and(|(owners, _)| owners.contains(&self.warp))
+        };
+        other.agent() != self.warp
+            && (view.unpublished.contains(other)
+                || view.unacquired.contains(other) && !is_at_home())
+    }
+
                 other,
                 other_writes,
             }
@@ -86,6 +109,8 @@ impl Access<'_> {
             Race::Unordered {
                 other,
                 other_writes,
+        } else if other_writes && self.is_apart(other) {
+            Race::Apart { other }
             }
         }
     }
@@ -289,7 +314,10 @@ pub(crate) fn check_access(
 }
 
 fn compare(cell: &SharedCell, sets: &ReadSets, access: &Access<'_>) -> Result<(), Race> {
-    let after = |other: Epoch| access.after(other, access.knows(other), &access.view.fenced);
+    let after = |other: Epoch| {
+        let known = access.knows(other) && !access.is_apart(other);
+        access.after(other, known, &access.view.fenced)
+    };
     if !cell.write.is_none() {
         after(cell.write)?;
     }

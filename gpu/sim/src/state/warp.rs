@@ -280,6 +280,18 @@ impl Warp {
         self.learnt(mask, known.seen.get(self.index));
     }
 
+    /// The same by a wait of the scope of the block, for arrivals of other blocks: it does not acquire what their warps have written.
+    pub(crate) fn learn_in_block(&mut self, mask: u32, known: &View, g: &super::block::Group) {
+        let each = g.warps_per_block();
+        let own = self.block * each..(self.block + 1) * each;
+        let mut view = known.clone();
+        view.unacquired.open(g.warps, |warp| {
+            let is_own = own.contains(&warp);
+            (0, if is_own { 0 } else { known.seen.get(warp) })
+        });
+        self.learn(mask, &view);
+    }
+
     /// Orders some lanes after the steps of all lanes up to a clock.
     pub(crate) fn learnt(&mut self, mask: u32, own: u32) {
         let alive = self.alive();
@@ -335,18 +347,6 @@ impl Warp {
         };
     }
 
-    /// Both sides meet.
-    pub(crate) fn leave_if(&mut self) {
-        if let Some(Frame::If { all, .. }) = self.frames.pop() {
-            self.active = all & !self.gone & !self.exited;
-        }
-        self.pc += 1;
-        self.skip();
-    }
-
-    /// Enters a loop.
-    pub(crate) fn enter_loop(&mut self, end: usize) {
-        self.frames.push(Frame::Loop {
     /// The step of the innermost `Else` whose side has instructions and lanes, and is still to come.
     pub(crate) fn other_side(&self) -> Option<usize> {
         self.frames.iter().rev().find_map(|frame| match frame {
@@ -360,6 +360,18 @@ impl Warp {
         })
     }
 
+    /// Both sides meet.
+    pub(crate) fn leave_if(&mut self) {
+        if let Some(Frame::If { all, .. }) = self.frames.pop() {
+            self.active = all & !self.gone & !self.exited;
+        }
+        self.pc += 1;
+        self.skip();
+    }
+
+    /// Enters a loop.
+    pub(crate) fn enter_loop(&mut self, end: usize) {
+        self.frames.push(Frame::Loop {
             all: self.active,
             live: self.active,
             outer_gone: self.gone,
