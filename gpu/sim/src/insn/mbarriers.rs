@@ -55,9 +55,12 @@ impl Machine<'_, '_> {
                 return Err(self.catch(g, accessor, (target, BYTES), Use::Barrier, fault));
             }
             Some(barrier) if outside && !barrier.fenced && self.options.races => {
+                let missing = match g.blocks.len() {
+                    1 => "neither `fence.mbarrier_init` nor `fence.proxy.async` follows",
+                    _ => "no `fence.mbarrier_init` follows",
+                };
                 let what = format!(
-                    "{} is used from outside of its block's generic proxy, and no \
-                     `fence.mbarrier_init` follows its initialisation",
+                    "{} is used from outside of its block's generic proxy, and {missing} its initialisation",
                     self.barrier_name(at)
                 );
                 return Err(self.fault(g, &accessor.site, FaultKind::MissingFence, what));
@@ -79,7 +82,7 @@ impl Machine<'_, '_> {
     ) -> Result<(), Fault> {
         let barrier = self.barrier(g, accessor, block, at)?;
         let (of, phase) = (barrier.count, barrier.phase);
-        let came = barrier.arrive(count, accessor.view);
+        let came = barrier.arrive(count, accessor.view, block != accessor.site.block);
         let completed = barrier.phase != phase;
         if !came {
             let what = format!(
@@ -185,13 +188,19 @@ impl Exec<'_, '_, '_> {
                     });
                 }
             }
-            Sync::MbarrierTry { p, a, parity, .. } => {
+            Sync::MbarrierTry {
+                p,
+                a,
+                parity,
+                scope,
+                ..
+            } => {
                 let addresses = self.address(a, mask)?;
                 let parity = self.value(*parity, Type::U32, mask)?;
                 let (mut passed, mut missed) = (0, None);
                 for lane in lanes(mask) {
                     let (block, at) = self.barrier_at(Space::Shared, addresses[lane], lane)?;
-                    if self.try_wait(block, at, parity[lane], lane)? {
+                    if self.try_wait((block, at), parity[lane], lane, *scope)? {
                         passed |= 1 << lane;
                         self.waits(block, at, parity[lane]);
                     } else {
@@ -308,6 +317,14 @@ impl Exec<'_, '_, '_> {
             let near = (block != self.w.block && scope < Scope::Cluster).then(|| {
                 let fenced = self.w.released.view_for(Scope::Cluster, home);
                 let mut view = self.w.view.clone();
+                let each = self.g.warps_per_block();
+                let own = self.w.block * each..(self.w.block + 1) * each;
+                let seen = &self.w.view.seen;
+                view.unpublished.open(self.g.warps, |warp| match &fenced {
+                    _ if !own.contains(&warp) => (0, 0),
+                    Some(fenced) => (fenced.seen.get(warp), seen.get(warp)),
+                    None => (0, seen.get(warp)),
+                });
                 view.far = fenced.map(|fenced| fenced.far).unwrap_or_default();
                 view
             });
@@ -317,14 +334,6 @@ impl Exec<'_, '_, '_> {
                 ..accessor
             };
             self.m
-                let each = self.g.warps_per_block();
-                let own = self.w.block * each..(self.w.block + 1) * each;
-                let seen = &self.w.view.seen;
-                view.unpublished.open(self.g.warps, |warp| match &fenced {
-                    _ if !own.contains(&warp) => (0, 0),
-                    Some(fenced) => (fenced.seen.get(warp), seen.get(warp)),
-                    None => (0, seen.get(warp)),
-                });
                 .arrive(self.g, &accessor, block, at, i64::from(counts[lane] as u32))?;
         }
         tick(&mut self.w.view.seen, self.w.index);
@@ -350,10 +359,10 @@ impl Exec<'_, '_, '_> {
 
     fn try_wait(
         &mut self,
-        block: usize,
-        at: usize,
+        (block, at): (usize, usize),
         parity: u64,
         lane: usize,
+        scope: colex_ir::Scope,
     ) -> Result<bool, Fault> {
         self.barrier_touched(block, at, lane)?;
         let accessor = Accessor::lane(self.w, lane, Proxy::Generic);
@@ -368,8 +377,9 @@ impl Exec<'_, '_, '_> {
             Some(known) if Scope::from(scope) < Scope::Cluster => {
                 self.w.learn_in_block(1 << lane, known, self.g);
             }
-            None => Ok(false),
+            Some(known) => self.w.learn(1 << lane, known),
         }
+        Ok(true)
     }
 
     /// Lists a wait for a phase.
@@ -390,7 +400,7 @@ impl Exec<'_, '_, '_> {
             if waits.contains(&wait) {
                 continue;
             }
-            self.try_wait(block, at, parity[lane], lane)?;
+            self.try_wait((block, at), parity[lane], lane, colex_ir::Scope::Cta)?;
             self.waits(block, at, parity[lane]);
             waits.push(wait);
         }
@@ -399,15 +409,6 @@ impl Exec<'_, '_, '_> {
 
     fn fence(&mut self, kind: FenceKind, mask: u32) {
         let own = self.w.index;
-        let initialised = |g: &mut Group| {
-            let barriers = g
-                .blocks
-                .iter_mut()
-                .flat_map(|block| block.mbarriers.values_mut());
-            barriers
-                .filter(|b| b.init.agent() == own)
-                .for_each(|b| b.fenced = true);
-        };
         let home = self.w.home(self.g);
         if let Some(scope) = Scope::of(kind) {
             let Warp {
@@ -422,15 +423,15 @@ impl Exec<'_, '_, '_> {
         match kind {
             FenceKind::ProxyAsync => {
                 self.proxy_fence(true, true, mask);
-                initialised(self.g);
+                self.fence_barriers(true, mask);
             }
             FenceKind::ProxyAsyncShared => {
                 self.proxy_fence(true, false, mask);
-                initialised(self.g);
+                self.fence_barriers(true, mask);
             }
             FenceKind::ProxyAsyncGlobal => self.proxy_fence(false, true, mask),
             FenceKind::MbarrierInit => {
-                initialised(self.g);
+                self.fence_barriers(false, mask);
                 self.release(Scope::Cluster);
             }
             FenceKind::AcqRelCta
@@ -440,6 +441,19 @@ impl Exec<'_, '_, '_> {
         }
         // What follows was not before the fence.
         tick(&mut self.w.view.seen, self.w.index);
+    }
+
+    /// Barriers whose initialisation this fence follows may be used from outside: those of its own warp, or with `of_others` also those
+    /// that it knows of.
+    fn fence_barriers(&mut self, of_others: bool, mask: u32) {
+        let own = self.w.index;
+        let accessor = Accessor::lane(self.w, mask.trailing_zeros() as usize & 31, Proxy::Generic);
+        let blocks = self.g.blocks.iter_mut();
+        let barriers = blocks.flat_map(|block| block.mbarriers.values_mut());
+        for barrier in barriers.filter(|barrier| !barrier.fenced) {
+            let is_own = barrier.init.agent() == own;
+            barrier.fenced = is_own || of_others && accessor.knows(barrier.init);
+        }
     }
 
     /// A fence between the proxies by some lanes, in shared memory and in global memory. In shared memory alone, it is that of the
