@@ -30,13 +30,14 @@ use crate::options::{PrintTo, SimOptions};
 use crate::order::global::Global;
 use crate::order::hash::Map;
 use crate::order::release::Release;
+use crate::order::strength::Strengths;
 use crate::report::event::Event;
 use crate::report::fault::{Fault, FaultKind};
 use crate::report::trace::{Trace, TraceOptions};
 use crate::report::{Count, Printed, Report};
 use crate::state::block::SHARED_BASE;
 use crate::state::memory::Memory;
-use crate::state::program::{Program, is_system, reduces};
+use crate::state::program::{Program, is_system, reduces, strength};
 use colex_ir::launch::{Argument, EntrySignature, Launch, LaunchClaims};
 use colex_ir::{Kernel, Stmt};
 
@@ -48,6 +49,8 @@ pub(crate) struct Machine<'a, 'k> {
     pub(crate) memory: &'a mut Memory,
     /// The accesses of global memory, and the clocks that releases have published there.
     pub(crate) global: Global,
+    /// Which accesses are atomic with each other.
+    pub(crate) strengths: Arc<Strengths>,
     pub(crate) ordered: Map<u64, Release>,
     /// Stores of the same value by two blocks, by step: the sentence about the first, and how many there were.
     pub(crate) equal: BTreeMap<usize, (String, u64)>,
@@ -132,8 +135,12 @@ impl<'a, 'k> Machine<'a, 'k> {
             options.schedule,
         );
         let global = Global::new(launch.threads().div_ceil(32) as usize);
-        let steps = program.stmts.iter();
-        let global = global.with_reductions(steps.map(|stmt| stmt.is_some_and(reduces)));
+        let steps = || program.stmts.iter();
+        let strengths = Arc::new(Strengths::new(
+            steps().map(|stmt| stmt.and_then(strength)),
+            steps().map(|stmt| stmt.is_some_and(reduces)),
+        ));
+        let global = global.with_strengths(strengths.clone());
         let global = match peers {
             None => global,
             Some(peers) => {
@@ -148,6 +155,7 @@ impl<'a, 'k> Machine<'a, 'k> {
             launch: *launch,
             memory,
             global,
+            strengths,
             equal: BTreeMap::new(),
             ordered: Map::default(),
             devices,
@@ -295,6 +303,12 @@ impl<'a, 'k> Machine<'a, 'k> {
     }
 }
 
+/// Where dynamic shared memory begins in a block's. The alignment is that of the address, which begins after what the system keeps.
+fn dynamic_at(program: &Program<'_>) -> u32 {
+    let align = program.kernel.dynamic_shared.unwrap_or(16).max(1);
+    (SHARED_BASE + program.static_shared).next_multiple_of(align) - SHARED_BASE
+}
+
 /// The bytes of the parameters.
 fn parameters(program: &Program<'_>, arguments: &[Argument]) -> Vec<u8> {
     let mut bytes = vec![0; program.param_bytes as usize];
@@ -303,12 +317,6 @@ fn parameters(program: &Program<'_>, arguments: &[Argument]) -> Vec<u8> {
             Argument::U16(x) => x.to_le_bytes().to_vec(),
             Argument::U32(x) => x.to_le_bytes().to_vec(),
             Argument::U64(x) | Argument::Pointer(x) => x.to_le_bytes().to_vec(),
-/// Where dynamic shared memory begins in a block's. The alignment is that of the address, which begins after what the system keeps.
-fn dynamic_at(program: &Program<'_>) -> u32 {
-    let align = program.kernel.dynamic_shared.unwrap_or(16).max(1);
-    (SHARED_BASE + program.static_shared).next_multiple_of(align) - SHARED_BASE
-}
-
             Argument::F32(x) => x.to_le_bytes().to_vec(),
             Argument::F64(x) => x.to_le_bytes().to_vec(),
             Argument::TensorMap(_) => vec![0; 128],
@@ -363,14 +371,6 @@ pub(crate) fn check_launch(
         .and_then(|()| launch.check(&limits, program.static_shared))
         .and_then(|()| LaunchClaims::of(kernel).check(launch, arguments))
         .map_err(|error| wrong(error.to_string()))?;
-    if launch.blocks() > options.max_blocks {
-        return Err(too_many(launch.blocks(), options));
-    }
-    Ok(())
-}
-
-fn too_many(blocks: u64, options: &SimOptions) -> Fault {
-    Fault::new(
     let begin = dynamic_at(program);
     let end = begin.saturating_add(launch.dynamic_shared);
     if launch.dynamic_shared > 0 && end > limits.shared {
@@ -380,6 +380,14 @@ fn too_many(blocks: u64, options: &SimOptions) -> Fault {
             launch.dynamic_shared, limits.shared
         )));
     }
+    if launch.blocks() > options.max_blocks {
+        return Err(too_many(launch.blocks(), options));
+    }
+    Ok(())
+}
+
+fn too_many(blocks: u64, options: &SimOptions) -> Fault {
+    Fault::new(
         FaultKind::Limit,
         format!(
             "the grid has {blocks} blocks, and `SimOptions::max_blocks` allows {}: launch fewer on the simulator, or raise \

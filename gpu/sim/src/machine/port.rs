@@ -256,6 +256,7 @@ impl Machine<'_, '_> {
         let owners = block * warps..(block + 1) * warps;
         let access = Access {
             owners: Some((owners, g.warps)),
+            strengths: Some(&self.strengths),
             ..accessor.access(kind)
         };
         let Group { blocks, reads, .. } = g;

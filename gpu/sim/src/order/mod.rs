@@ -8,3 +8,4 @@ pub(crate) mod history;
 pub(crate) mod lockstep;
 pub(crate) mod release;
 pub(crate) mod shadow;
+pub(crate) mod strength;
