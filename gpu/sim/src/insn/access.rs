@@ -8,7 +8,7 @@ use crate::order::clock::Proxy;
 use crate::order::release::{Ordering, Release, Scope};
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::warp::lanes;
-use colex_ir::{Access, Address, Operand, Order, Reg, Space};
+use colex_ir::{Access, Address, Cache, Operand, Order, Reg, Space};
 
 /// The most bytes of one thread's access.
 const WIDEST: usize = 16;
@@ -36,6 +36,10 @@ impl Exec<'_, '_, '_> {
             self.m.check_alive(self.g, &accessor, target)?;
             self.m
                 .read(self.g, &accessor, target, &mut buffer[..bytes])?;
+            if is_non_coherent(access.cache) {
+                let accessor = Accessor::lane(self.w, lane, proxy);
+                self.m.check_constant(self.g, &accessor, target, bytes)?;
+            }
             // The clocks acquired here order the following accesses, not this read itself.
             if let Some(ordering) = Ordering::of(access.order) {
                 self.receive(target, ordering, lane);
@@ -194,6 +198,14 @@ impl Exec<'_, '_, '_> {
             Space::Param | Space::Generic => {}
         }
     }
+}
+
+/// Whether a load goes through a cache that does not see the writes of the kernel (PTX ISA 9.7.9, `ld.global.nc`).
+fn is_non_coherent(cache: Cache) -> bool {
+    matches!(
+        cache,
+        Cache::Nc | Cache::NcNoAllocate | Cache::NcNoAllocate256
+    )
 }
 
 /// Ordered accesses do not race with each other.

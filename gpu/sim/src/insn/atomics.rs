@@ -78,6 +78,11 @@ impl Exec<'_, '_, '_> {
             self.receive(target, update.ordering, lane);
             let accessor = Accessor::lane(self.w, lane, Proxy::Atomic);
             old[lane] = word(&buffer, bytes);
+            // A compare-and-swap that finds another value only reads.
+            if update.op == AtomicOp::Cas && old[lane] != s[lane] {
+                self.looked(target, old[lane]);
+                continue;
+            }
             let new = update.apply(old[lane], s[lane], t[lane]).unwrap_or(0);
             self.m
                 .write(self.g, &accessor, target, &new.to_le_bytes()[..bytes])?;

@@ -46,6 +46,8 @@ impl Exec<'_, '_, '_> {
                     lanes: 1 << lane,
                     group: self.w.bulk.committed[lane],
                     has_read: false,
+                    waited: 0,
+                    told: 0,
                 });
             }
         }
@@ -132,6 +134,13 @@ impl Exec<'_, '_, '_> {
         if !bytes.is_multiple_of(UNIT) {
             let what = format!("{bytes} bytes are not a multiple of {UNIT}");
             return Err(self.fault(FaultKind::Misaligned, lane, what));
+        }
+        let launch_has_clusters =
+            self.m.launch.cluster_blocks() > 1 || self.m.program.kernel.cluster.is_some();
+        if atom.from() == At::Shared && atom.to() == At::Cluster && !launch_has_clusters {
+            let what = "a copy from shared memory to shared memory is one between the blocks of a cluster: in a launch without \
+                        clusters, a device ends it in an illegal instruction";
+            return Err(self.fault(FaultKind::Operand, lane, what));
         }
         let from = self.end(atom, &args.src, Row::Src, bytes, lane)?;
         let to = self.end(atom, &args.dst, Row::Dst, bytes, lane)?;

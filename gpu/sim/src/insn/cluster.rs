@@ -67,6 +67,18 @@ impl Exec<'_, '_, '_> {
             );
             return Err(self.fault_warp(FaultKind::Operand, what));
         }
+        let warp = self.w.first as usize / 32;
+        let all = &mut self.g.blocks[self.w.block].reallocations;
+        let before = all[warp].0;
+        all[warp].0 += 1;
+        let mut others = warpgroup(warp, all.len());
+        if let Some(late) = others.find(|other| all[*other].0 < before) {
+            let what = format!(
+                "warp {warp} executes `setmaxnreg` again, and warp {late} of its warpgroup has not executed the one before: the warps of \
+                 a warpgroup execute each together, and meet between two"
+            );
+            return Err(self.fault_warp(FaultKind::Divergence, what));
+        }
         let more = (count - held) * 32;
         self.w.registers = count;
         if increase {
@@ -103,6 +115,7 @@ impl Machine<'_, '_> {
     /// A warp has ended: its block may be complete, and others may wait for fewer.
     pub(crate) fn end_warp(&self, g: &mut Group, warp: &Warp) -> Result<(), Fault> {
         g.live -= 1;
+        self.end_reallocations(g, warp)?;
         let block = &mut g.blocks[warp.block];
         block.live_warps -= 1;
         block.ended.join(&warp.view);
@@ -120,6 +133,29 @@ impl Machine<'_, '_> {
             0 => self.end_block(g, warp, index),
             _ => Ok(()),
         }
+    }
+
+    /// The warps of a warpgroup have executed `setmaxnreg` equally often once all of them have ended.
+    fn end_reallocations(&self, g: &mut Group, warp: &Warp) -> Result<(), Fault> {
+        let own = warp.first as usize / 32;
+        let all = &mut g.blocks[warp.block].reallocations;
+        all[own].1 = true;
+        let times = all[own].0;
+        let has_other = |other: &usize| all[*other].1 && all[*other].0 != times;
+        let Some(other) = warpgroup(own, all.len()).find(has_other) else {
+            return Ok(());
+        };
+        let what = format!(
+            "the warps of a warpgroup execute each `setmaxnreg` together: until its end, warp {own} has executed {times} of them, and \
+             warp {other} {}",
+            all[other].0
+        );
+        let site = Site {
+            whole: true,
+            pc: warp.left_at.unwrap_or(warp.pc),
+            ..Site::of(warp, 0)
+        };
+        Err(self.fault(g, &site, FaultKind::Divergence, what))
     }
 
     /// Ends a block after its last warp: its shared memory must not be accessed any more.
@@ -184,6 +220,12 @@ impl Machine<'_, '_> {
             }
         }
     }
+}
+
+/// The warps of the warpgroup of a warp of a block, by their numbers.
+fn warpgroup(warp: usize, warps: usize) -> core::ops::Range<usize> {
+    let first = warp - warp % 4;
+    first..(first + 4).min(warps)
 }
 
 /// The sentence for an operation that uses a place of the shared memory of a block that ends.

@@ -308,6 +308,7 @@ impl Exec<'_, '_, '_> {
         let bits = d.ty.bits();
         let one = |lane: usize| match (from, to) {
             (Type::E4m3x2 | Type::E5m2x2, Type::F16x2) => convert::widen_pair(from, a[lane]),
+            (Type::F16x2, Type::E4m3x2 | Type::E5m2x2) => convert::narrow_pair(to, a[lane]),
             _ => cvt.apply(a[lane], bits),
         };
         if one(0).is_none() {

@@ -62,7 +62,10 @@ impl Exec<'_, '_, '_> {
 
     fn issue_copies(&mut self, pieces: Vec<Piece>, members: u32, group: u32) {
         let (agent, clock) = match self.w.copies.flying.last() {
-            Some(last) if last.group == group && last.lanes == members => last.engine,
+            // What a barrier tells of, it does not tell of a later copy.
+            Some(last) if last.group == group && last.lanes == members && last.told == 0 => {
+                last.engine
+            }
             _ => self.g.engine(self.w.now(), &self.w.view),
         };
         let transfer = Transfer {
@@ -82,6 +85,8 @@ impl Exec<'_, '_, '_> {
             lanes: members,
             group,
             has_read: false,
+            waited: 0,
+            told: 0,
         });
     }
 
@@ -214,6 +219,9 @@ impl Exec<'_, '_, '_> {
                 },
             });
         }
+        let of_lanes = self.w.copies.flying.iter_mut();
+        of_lanes.for_each(|copy| copy.told |= mask & copy.lanes);
+        self.w.lockstep.told(mask);
         tick(&mut self.w.view.seen, self.w.index);
         Ok(())
     }

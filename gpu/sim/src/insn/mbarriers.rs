@@ -7,7 +7,7 @@ use crate::machine::port::{Accessor, Site, tick};
 use crate::machine::suspect::Use;
 use crate::order::clock::Proxy;
 use crate::order::release::Scope;
-use crate::order::shadow::AccessKind;
+use crate::order::shadow::{AccessKind, Race};
 use crate::report::event::EventKind;
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::block::Group;
@@ -55,9 +55,12 @@ impl Machine<'_, '_> {
                 return Err(self.catch(g, accessor, (target, BYTES), Use::Barrier, fault));
             }
             Some(barrier) if outside && !barrier.fenced && self.options.races => {
+                let missing = match g.blocks.len() {
+                    1 => "neither `fence.mbarrier_init` nor `fence.proxy.async` follows",
+                    _ => "no `fence.mbarrier_init` follows",
+                };
                 let what = format!(
-                    "{} is used from outside of its block's generic proxy, and no \
-                     `fence.mbarrier_init` follows its initialisation",
+                    "{} is used from outside of its block's generic proxy, and {missing} its initialisation",
                     self.barrier_name(at)
                 );
                 return Err(self.fault(g, &accessor.site, FaultKind::MissingFence, what));
@@ -79,7 +82,7 @@ impl Machine<'_, '_> {
     ) -> Result<(), Fault> {
         let barrier = self.barrier(g, accessor, block, at)?;
         let (of, phase) = (barrier.count, barrier.phase);
-        let came = barrier.arrive(count, accessor.view);
+        let came = barrier.arrive(count, accessor.view, block != accessor.site.block);
         let completed = barrier.phase != phase;
         if !came {
             let what = format!(
@@ -92,6 +95,39 @@ impl Machine<'_, '_> {
             self.check_all_told(g, block, at, phase)?;
         }
         Ok(())
+    }
+}
+
+impl Machine<'_, '_> {
+    /// What an instruction lets an engine do at a barrier must be ordered after the initialisation of that, as the instruction's own
+    /// use would be ([`Exec::barrier_touched`]).
+    pub(crate) fn check_initialised_before(
+        &self,
+        g: &Group,
+        accessor: &Accessor<'_>,
+        block: usize,
+        at: usize,
+    ) -> Result<(), Fault> {
+        let init = g.blocks[block]
+            .mbarriers
+            .get(at)
+            .map(|barrier| barrier.init);
+        match init {
+            Some(init) if self.options.races && !accessor.knows(init) => {
+                let issuer = Accessor {
+                    agent: accessor.warp,
+                    proxy: Proxy::Atomic,
+                    ..*accessor
+                };
+                let race = Race::Unordered {
+                    other: init,
+                    other_writes: true,
+                };
+                let byte = self.shared_name(at);
+                Err(self.race(g, &issuer, &byte, race, g.number, AccessKind::Read))
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 }
 
@@ -152,13 +188,19 @@ impl Exec<'_, '_, '_> {
                     });
                 }
             }
-            Sync::MbarrierTry { p, a, parity, .. } => {
+            Sync::MbarrierTry {
+                p,
+                a,
+                parity,
+                scope,
+                ..
+            } => {
                 let addresses = self.address(a, mask)?;
                 let parity = self.value(*parity, Type::U32, mask)?;
                 let (mut passed, mut missed) = (0, None);
                 for lane in lanes(mask) {
                     let (block, at) = self.barrier_at(Space::Shared, addresses[lane], lane)?;
-                    if self.try_wait(block, at, parity[lane], lane)? {
+                    if self.try_wait((block, at), parity[lane], lane, *scope)? {
                         passed |= 1 << lane;
                         self.waits(block, at, parity[lane]);
                     } else {
@@ -207,7 +249,8 @@ impl Exec<'_, '_, '_> {
                 return Err(self.fault(FaultKind::Barrier, lane, what));
             }
             initialised.push((block, at));
-            let barrier = Mbarrier::new(count as i64, self.w.index, self.g.agents());
+            let init = Accessor::lane(self.w, lane, Proxy::Generic).epoch();
+            let barrier = Mbarrier::new(count as i64, init, self.g.agents());
             self.g.blocks[block].mbarriers.insert(at, barrier);
             self.record(|| EventKind::Init {
                 barrier: (block, at),
@@ -253,6 +296,14 @@ impl Exec<'_, '_, '_> {
         let bytes = self.value(expect.unwrap_or(Operand::Int(0)), Type::U32, mask)?;
         for lane in lanes(mask) {
             let (block, at) = self.barrier_at(space, addresses[lane], lane)?;
+            if counts[lane] == 0 || counts[lane] > LIMIT {
+                let name = self.m.barrier_name(at);
+                let what = format!(
+                    "this counts {} arrivals at {name}: 1 to {LIMIT} are possible",
+                    counts[lane]
+                );
+                return Err(self.fault(FaultKind::Barrier, lane, what));
+            }
             if expect.is_some() {
                 self.expect(space, addresses[lane], bytes[lane], lane)?;
             }
@@ -266,6 +317,14 @@ impl Exec<'_, '_, '_> {
             let near = (block != self.w.block && scope < Scope::Cluster).then(|| {
                 let fenced = self.w.released.view_for(Scope::Cluster, home);
                 let mut view = self.w.view.clone();
+                let each = self.g.warps_per_block();
+                let own = self.w.block * each..(self.w.block + 1) * each;
+                let seen = &self.w.view.seen;
+                view.unpublished.open(self.g.warps, |warp| match &fenced {
+                    _ if !own.contains(&warp) => (0, 0),
+                    Some(fenced) => (fenced.seen.get(warp), seen.get(warp)),
+                    None => (0, seen.get(warp)),
+                });
                 view.far = fenced.map(|fenced| fenced.far).unwrap_or_default();
                 view
             });
@@ -300,21 +359,27 @@ impl Exec<'_, '_, '_> {
 
     fn try_wait(
         &mut self,
-        block: usize,
-        at: usize,
+        (block, at): (usize, usize),
         parity: u64,
         lane: usize,
+        scope: colex_ir::Scope,
     ) -> Result<bool, Fault> {
         self.barrier_touched(block, at, lane)?;
         let accessor = Accessor::lane(self.w, lane, Proxy::Generic);
-        let known = self.m.barrier(self.g, &accessor, block, at)?.passed(parity);
-        match known {
-            Some(known) => {
-                self.w.learn(1 << lane, known);
-                Ok(true)
+        self.m.barrier(self.g, &accessor, block, at)?;
+        let barrier = self.g.blocks[block].mbarriers.get(at);
+        let Some((known, from_afar)) = barrier.and_then(|barrier| barrier.passed(parity)) else {
+            return Ok(false);
+        };
+        self.w.learn(1 << lane, known);
+        match from_afar {
+            None => {}
+            Some(known) if Scope::from(scope) < Scope::Cluster => {
+                self.w.learn_in_block(1 << lane, known, self.g);
             }
-            None => Ok(false),
+            Some(known) => self.w.learn(1 << lane, known),
         }
+        Ok(true)
     }
 
     /// Lists a wait for a phase.
@@ -335,7 +400,7 @@ impl Exec<'_, '_, '_> {
             if waits.contains(&wait) {
                 continue;
             }
-            self.try_wait(block, at, parity[lane], lane)?;
+            self.try_wait((block, at), parity[lane], lane, colex_ir::Scope::Cta)?;
             self.waits(block, at, parity[lane]);
             waits.push(wait);
         }
@@ -344,15 +409,6 @@ impl Exec<'_, '_, '_> {
 
     fn fence(&mut self, kind: FenceKind, mask: u32) {
         let own = self.w.index;
-        let initialised = |g: &mut Group| {
-            let barriers = g
-                .blocks
-                .iter_mut()
-                .flat_map(|block| block.mbarriers.values_mut());
-            barriers
-                .filter(|b| b.owner == own)
-                .for_each(|b| b.fenced = true);
-        };
         let home = self.w.home(self.g);
         if let Some(scope) = Scope::of(kind) {
             let Warp {
@@ -365,13 +421,17 @@ impl Exec<'_, '_, '_> {
             return self.release(scope);
         }
         match kind {
-            FenceKind::ProxyAsync | FenceKind::ProxyAsyncShared => {
-                self.w.view.fence(true, kind == FenceKind::ProxyAsync);
-                initialised(self.g);
+            FenceKind::ProxyAsync => {
+                self.proxy_fence(true, true, mask);
+                self.fence_barriers(true, mask);
             }
-            FenceKind::ProxyAsyncGlobal => self.w.view.fence(false, true),
+            FenceKind::ProxyAsyncShared => {
+                self.proxy_fence(true, false, mask);
+                self.fence_barriers(true, mask);
+            }
+            FenceKind::ProxyAsyncGlobal => self.proxy_fence(false, true, mask),
             FenceKind::MbarrierInit => {
-                initialised(self.g);
+                self.fence_barriers(false, mask);
                 self.release(Scope::Cluster);
             }
             FenceKind::AcqRelCta
@@ -381,6 +441,41 @@ impl Exec<'_, '_, '_> {
         }
         // What follows was not before the fence.
         tick(&mut self.w.view.seen, self.w.index);
+    }
+
+    /// Barriers whose initialisation this fence follows may be used from outside: those of its own warp, or with `of_others` also those
+    /// that it knows of.
+    fn fence_barriers(&mut self, of_others: bool, mask: u32) {
+        let own = self.w.index;
+        let accessor = Accessor::lane(self.w, mask.trailing_zeros() as usize & 31, Proxy::Generic);
+        let blocks = self.g.blocks.iter_mut();
+        let barriers = blocks.flat_map(|block| block.mbarriers.values_mut());
+        for barrier in barriers.filter(|barrier| !barrier.fenced) {
+            let is_own = barrier.init.agent() == own;
+            barrier.fenced = is_own || of_others && accessor.knows(barrier.init);
+        }
+    }
+
+    /// A fence between the proxies by some lanes, in shared memory and in global memory. In shared memory alone, it is that of the
+    /// warp's own block (PTX ISA 9.7.13.4, `fence.proxy.async.shared::cta`).
+    fn proxy_fence(&mut self, shared: bool, global: bool, mask: u32) {
+        let own = self.w.index;
+        let lanes = (mask, self.w.alive());
+        let Warp { view, lockstep, .. } = self.w;
+        let now = view.seen.get(own);
+        if shared {
+            lockstep.fence(false, lanes, view.fenced.get(own), now);
+        }
+        if global {
+            lockstep.fence(true, lanes, view.fenced_global.get(own), now);
+        }
+        view.fence(shared, global);
+        if shared && self.g.blocks.len() > 1 {
+            let warps = self.g.warps_per_block();
+            let block = self.w.block;
+            let only_of = (!global).then(|| block * warps..(block + 1) * warps);
+            view.fence_far(only_of);
+        }
     }
 
     /// A release fence: a later relaxed access or arrival may publish the warp's current clock.

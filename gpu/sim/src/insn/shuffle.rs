@@ -96,9 +96,9 @@ impl Exec<'_, '_, '_> {
         Ok(())
     }
 
-    /// The lanes that an instruction names, all of which must execute it.
+    /// The lanes that an instruction names, all of which must execute it unless they have ended.
     fn members(&self, members: Operand, mask: u32) -> Result<u32, Fault> {
-        let members = self.uniform(members, "the mask of lanes", mask)? as u32 & self.w.exists;
+        let members = self.uniform(members, "the mask of lanes", mask)? as u32 & self.w.alive();
         let missing = members & !mask;
         if missing != 0 {
             let what = format!(

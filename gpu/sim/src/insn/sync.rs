@@ -42,26 +42,32 @@ impl Exec<'_, '_, '_> {
         let block = &mut self.g.blocks[self.w.block];
         let live = block.live_warps * 32;
         let named = &mut block.named[id];
-        if named.open && named.expected != threads {
-            let all = |threads: Option<u32>| match threads {
+        // All threads of the block are a number too.
+        let all = self.m.launch.threads().next_multiple_of(32) as u32;
+        let count = |threads: Option<u32>| threads.unwrap_or(all);
+        if named.open && count(named.expected) != count(threads) {
+            let text = |threads: Option<u32>| match threads {
                 Some(threads) => format!("{threads} threads"),
                 None => "all threads".to_string(),
             };
             let what = format!(
                 "barrier {id} is for {} here, and for {} where others have already arrived",
-                all(threads),
-                all(named.expected)
+                text(threads),
+                text(named.expected)
             );
             return Err(self.fault_warp(FaultKind::Barrier, what));
         }
         named.arrive(32, threads, &self.w.view);
-        let round = named.rounds;
+        let flow = match op {
+            BarrierOp::Sync => Flow::Wait(Wait::Named {
+                id,
+                round: named.wait(),
+            }),
+            BarrierOp::Arrive => Flow::Next,
+        };
         named.turn(live);
         tick(&mut self.w.view.seen, self.w.index);
-        match op {
-            BarrierOp::Sync => Ok(Flow::Wait(Wait::Named { id, round })),
-            BarrierOp::Arrive => Ok(Flow::Next),
-        }
+        Ok(flow)
     }
 
     /// Executes an instruction; the steps of the control flow have been taken out of the program.

@@ -53,6 +53,7 @@ impl Exec<'_, '_, '_> {
         };
         let (slots, sources) = (places(d)?, places(held)?);
         self.check_fenced(d, held)?;
+        self.check_shape(atom.mnk(), d, &slots)?;
         if scale_d {
             for reg in d {
                 self.check_initialised(*reg, mask)?;
@@ -76,6 +77,8 @@ impl Exec<'_, '_, '_> {
             engine,
             slots,
             sources,
+            shape: atom.mnk(),
+            fences: self.w.fences,
             pc: self.w.pc,
         });
         self.w.products.issued += 1;
@@ -135,6 +138,34 @@ impl Exec<'_, '_, '_> {
             Some(what) => Err(self.fault_warp(FaultKind::InFlight, what)),
             None => Ok(()),
         }
+    }
+
+    /// Products in flight that share accumulators follow each other without a `wgmma.fence` only if they have one shape
+    /// (PTX ISA 9.7.15.7, `wgmma.fence`).
+    fn check_shape(&self, shape: [i64; 3], d: &[Reg], slots: &[usize]) -> Result<(), Fault> {
+        let fences = self.w.fences;
+        let products = &self.w.products;
+        let mut in_flight = products.open.iter().chain(products.groups.iter().flatten());
+        let found = in_flight.find_map(|product| {
+            let differs = product.shape != shape && product.fences == fences;
+            let shared =
+                differs.then(|| slots.iter().position(|slot| product.slots.contains(slot)));
+            Some((product, shared.flatten()?))
+        });
+        let Some((product, place)) = found else {
+            return Ok(());
+        };
+        let site = Site {
+            pc: product.pc,
+            ..Site::of(self.w, 0)
+        };
+        let ([m, n, k], reg) = (product.shape, d[place]);
+        let what = format!(
+            "register {reg} is an accumulator of {}, which is in flight and has the shape m{m}n{n}k{k}: between products of two \
+             shapes, `wgmma.fence` is missing",
+            self.m.described(&site)
+        );
+        Err(self.fault_warp(FaultKind::InFlight, what))
     }
 
     /// Adds this warp's part to the product that the warpgroup issues.

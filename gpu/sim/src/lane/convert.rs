@@ -115,8 +115,14 @@ impl Cvt {
         let near = x as f64;
         let back = near as i128;
         let x = match (back == x, near.to_bits() & 1) {
-            (true, _) | (_, 1) => near,
-            _ if to == FloatFormat::F64 => near,
+            (true, _) => near,
+            // The last bit of a binary64 has its place: towards zero, the number before the nearest if that is beyond.
+            _ if to == FloatFormat::F64 => {
+                let beyond = back.unsigned_abs() > x.unsigned_abs();
+                let towards_zero = matches!(self.rounding, Some(Rounding::Rz));
+                return near.to_bits() - u64::from(beyond && towards_zero);
+            }
+            (_, 1) => near,
             _ if (back < x) == (near > 0.0) => f64::from_bits(near.to_bits() + 1),
             _ => f64::from_bits(near.to_bits() - 1),
         };
@@ -169,4 +175,14 @@ pub(crate) fn widen_pair(from: Type, bits: u64) -> Option<u64> {
     };
     let one = |x: u64| FloatFormat::F16.encode(from.decode(x & 0xff), To::Nearest);
     Some(one(bits >> 8) << 16 | one(bits))
+}
+
+/// `cvt` of a pair of halves into a pair of 8-bit floats, which exists with `.satfinite` only.
+pub(crate) fn narrow_pair(to: Type, bits: u64) -> Option<u64> {
+    let to = match to.float_pair()? {
+        pair @ (FloatPair::E4m3x2 | FloatPair::E5m2x2) => pair.format(),
+        FloatPair::F16x2 | FloatPair::Bf16x2 => return None,
+    };
+    let one = |x: u64| to.encode_saturating(FloatFormat::F16.decode(x & 0xffff), To::Nearest);
+    Some(one(bits >> 16) << 8 | one(bits))
 }

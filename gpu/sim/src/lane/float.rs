@@ -105,6 +105,41 @@ fn least_or_nan(a: f64, b: f64, larger: bool) -> f64 {
     least(a, b, larger)
 }
 
+/// A subnormal binary32 or bfloat16 as zero of its sign (PTX ISA, `.ftz`): both have the exponents of a binary32.
+fn flushed(x: f64) -> f64 {
+    if x.abs() < f64::from(f32::MIN_POSITIVE) {
+        0.0f64.copysign(x)
+    } else {
+        x
+    }
+}
+
+/// The instructions that have only a form that takes and gives subnormals as zero (`.ftz`).
+fn flushing_unary_of<T: Format>(op: UnaryOp) -> Option<Unary> {
+    Some(match op {
+        UnaryOp::Rcp => lanewise!(|a| flush::<T>(a, |x| 1.0 / x)),
+        UnaryOp::Rsqrt => lanewise!(|a| flush::<T>(a, |x| 1.0 / x.sqrt())),
+        UnaryOp::Ex2 => lanewise!(|a| flush::<T>(a, f64::exp2)),
+        UnaryOp::Lg2 => lanewise!(|a| flush::<T>(a, f64::log2)),
+        UnaryOp::Sin => lanewise!(|a| flush::<T>(a, f64::sin)),
+        UnaryOp::Cos => lanewise!(|a| flush::<T>(a, f64::cos)),
+        UnaryOp::Neg
+        | UnaryOp::Abs
+        | UnaryOp::Sqrt
+        | UnaryOp::Tanh
+        | UnaryOp::Not
+        | UnaryOp::Popc
+        | UnaryOp::Clz
+        | UnaryOp::Brev
+        | UnaryOp::Bfind => return None,
+    })
+}
+
+/// The bits of a function's result, with zeros in place of subnormals.
+fn flush<T: Format>(a: u64, f: impl Fn(f64) -> f64) -> u64 {
+    T::bits(flushed(f(flushed(T::of(a)))))
+}
+
 fn unary_of<T: Format>(op: UnaryOp) -> Option<Unary> {
     Some(match op {
         UnaryOp::Neg => lanewise!(|a| T::bits(-T::of(a))),
@@ -156,8 +191,9 @@ pub(crate) fn unary(op: UnaryOp, ty: Type) -> Option<Unary> {
         Float::F32 if op == UnaryOp::Neg => Some(lanewise!(|a| a ^ 0x8000_0000)),
         Float::F32 if op == UnaryOp::Abs => Some(lanewise!(|a| a & 0x7fff_ffff)),
         Float::F16 => unary_of::<F16>(op),
+        Float::Bf16 if op == UnaryOp::Ex2 => flushing_unary_of::<Bf16>(op),
         Float::Bf16 => unary_of::<Bf16>(op),
-        Float::F32 => unary_of::<F32>(op),
+        Float::F32 => flushing_unary_of::<F32>(op).or_else(|| unary_of::<F32>(op)),
         Float::F64 => unary_of::<F64>(op),
         Float::Tf32 => None,
     }

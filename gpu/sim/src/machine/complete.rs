@@ -54,7 +54,9 @@ impl Machine<'_, '_> {
             Work::Product(product) => self.multiply(g, warps, &accessor, product),
             Work::Arrive {
                 block, at, count, ..
-            } => self.arrive(g, &accessor, *block, *at, *count),
+            } => self
+                .check_initialised_before(g, &accessor, *block, *at)
+                .and_then(|()| self.arrive(g, &accessor, *block, *at, *count)),
         };
         match done {
             Err(_) if self.waits() => {
@@ -172,6 +174,7 @@ impl Machine<'_, '_> {
         }
         for (block, at, bytes) in &transfer.tell {
             let (agent, clock) = (accessor.agent, accessor.clock);
+            self.check_initialised_before(g, accessor, *block, *at)?;
             let barrier = self.barrier(g, accessor, *block, *at)?;
             let phase = barrier.phase;
             barrier.brought(*bytes, agent, clock);

@@ -55,7 +55,7 @@ impl<'k> Exec<'_, '_, 'k> {
                 Step::Else { end } => self.w.enter_else(end),
                 Step::EndIf => self.w.leave_if(),
                 Step::Loop { end } => self.w.enter_loop(end),
-                Step::EndLoop { start } => self.w.end_round(start),
+                Step::EndLoop { start } => self.end_round(start)?,
                 Step::End => {
                     self.w.exited = self.w.exists;
                     return Ok(false);
@@ -78,15 +78,7 @@ impl<'k> Exec<'_, '_, 'k> {
             return Ok(Flow::Next);
         }
         self.m.counts[self.w.pc].executed += 1;
-        self.w.steps += 1;
-        if self.w.steps > self.m.options.max_steps {
-            let what = format!(
-                "the warp has executed {} instructions, as many as `SimOptions::max_steps` allows: does it wait for \
-                 something that never happens? If not, raise that bound",
-                self.m.options.max_steps
-            );
-            return Err(self.fault_warp(FaultKind::Limit, what));
-        }
+        self.count_step()?;
         if let Some(claim) = stmt.claim {
             self.check_claim(claim, mask)?;
         }
@@ -99,6 +91,32 @@ impl<'k> Exec<'_, '_, 'k> {
             }
         }
         self.instruction(&stmt.op, mask)
+    }
+
+    /// Counts an instruction of the warp.
+    fn count_step(&mut self) -> Result<(), Fault> {
+        self.w.steps += 1;
+        if self.w.steps <= self.m.options.max_steps {
+            return Ok(());
+        }
+        let side = self.m.side_that_waits(self.w);
+        let side = side.map_or(String::new(), |side| format!(" ({side})"));
+        let what = format!(
+            "the warp has executed {} instructions, as many as `SimOptions::max_steps` allows: does it wait for \
+             something that never happens{side}? If not, raise that bound",
+            self.m.options.max_steps
+        );
+        Err(self.fault_warp(FaultKind::Limit, what))
+    }
+
+    /// The end of a loop's body. A round without an instruction counts as one, so that every loop reaches the bound.
+    fn end_round(&mut self, start: usize) -> Result<(), Fault> {
+        if self.w.steps == self.w.steps_at_round {
+            self.count_step()?;
+        }
+        self.w.steps_at_round = self.w.steps;
+        self.w.end_round(start);
+        Ok(())
     }
 
     /// The warp has done something that others may wait for.

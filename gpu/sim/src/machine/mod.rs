@@ -30,13 +30,14 @@ use crate::options::{PrintTo, SimOptions};
 use crate::order::global::Global;
 use crate::order::hash::Map;
 use crate::order::release::Release;
+use crate::order::strength::Strengths;
 use crate::report::event::Event;
 use crate::report::fault::{Fault, FaultKind};
 use crate::report::trace::{Trace, TraceOptions};
 use crate::report::{Count, Printed, Report};
 use crate::state::block::SHARED_BASE;
 use crate::state::memory::Memory;
-use crate::state::program::{Program, is_system, reduces};
+use crate::state::program::{Program, is_system, reduces, strength};
 use colex_ir::launch::{Argument, EntrySignature, Launch, LaunchClaims};
 use colex_ir::{Kernel, Stmt};
 
@@ -48,6 +49,8 @@ pub(crate) struct Machine<'a, 'k> {
     pub(crate) memory: &'a mut Memory,
     /// The accesses of global memory, and the clocks that releases have published there.
     pub(crate) global: Global,
+    /// Which accesses are atomic with each other.
+    pub(crate) strengths: Arc<Strengths>,
     pub(crate) ordered: Map<u64, Release>,
     /// Stores of the same value by two blocks, by step: the sentence about the first, and how many there were.
     pub(crate) equal: BTreeMap<usize, (String, u64)>,
@@ -132,8 +135,12 @@ impl<'a, 'k> Machine<'a, 'k> {
             options.schedule,
         );
         let global = Global::new(launch.threads().div_ceil(32) as usize);
-        let steps = program.stmts.iter();
-        let global = global.with_reductions(steps.map(|stmt| stmt.is_some_and(reduces)));
+        let steps = || program.stmts.iter();
+        let strengths = Arc::new(Strengths::new(
+            steps().map(|stmt| stmt.and_then(strength)),
+            steps().map(|stmt| stmt.is_some_and(reduces)),
+        ));
+        let global = global.with_strengths(strengths.clone());
         let global = match peers {
             None => global,
             Some(peers) => {
@@ -142,15 +149,13 @@ impl<'a, 'k> Machine<'a, 'k> {
                 global.on_devices(clusters, steps.collect(), peers.reductions_meet)
             }
         };
-        let align = program.kernel.dynamic_shared.unwrap_or(16).max(1);
-        // The alignment is that of the address, which begins after what the system keeps.
-        let dynamic_at =
-            (SHARED_BASE + program.static_shared).next_multiple_of(align) - SHARED_BASE;
+        let dynamic_at = dynamic_at(program);
         Machine {
             program,
             launch: *launch,
             memory,
             global,
+            strengths,
             equal: BTreeMap::new(),
             ordered: Map::default(),
             devices,
@@ -298,6 +303,12 @@ impl<'a, 'k> Machine<'a, 'k> {
     }
 }
 
+/// Where dynamic shared memory begins in a block's. The alignment is that of the address, which begins after what the system keeps.
+fn dynamic_at(program: &Program<'_>) -> u32 {
+    let align = program.kernel.dynamic_shared.unwrap_or(16).max(1);
+    (SHARED_BASE + program.static_shared).next_multiple_of(align) - SHARED_BASE
+}
+
 /// The bytes of the parameters.
 fn parameters(program: &Program<'_>, arguments: &[Argument]) -> Vec<u8> {
     let mut bytes = vec![0; program.param_bytes as usize];
@@ -360,6 +371,15 @@ pub(crate) fn check_launch(
         .and_then(|()| launch.check(&limits, program.static_shared))
         .and_then(|()| LaunchClaims::of(kernel).check(launch, arguments))
         .map_err(|error| wrong(error.to_string()))?;
+    let begin = dynamic_at(program);
+    let end = begin.saturating_add(launch.dynamic_shared);
+    if launch.dynamic_shared > 0 && end > limits.shared {
+        return Err(wrong(format!(
+            "dynamic shared memory of {} bytes begins at byte {begin} of the block's, by its alignment, and ends at byte {end}: \
+             a block has at most {} bytes",
+            launch.dynamic_shared, limits.shared
+        )));
+    }
     if launch.blocks() > options.max_blocks {
         return Err(too_many(launch.blocks(), options));
     }
@@ -455,6 +475,40 @@ fn finish(machine: Machine<'_, '_>, result: Result<(), Fault>) -> Result<Report,
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The accesses that are remembered have numbers of 32 bits: a launch that wants more ends with a fault.
+    #[test]
+    fn law_more_accesses_than_have_numbers_are_a_limit() {
+        use colex_atom::Arch;
+        use colex_ir::{AtomicOp, KernelBuilder, Space, Type};
+        let run = |adds: usize| {
+            let mut k = KernelBuilder::new("adds", Arch::Sm90a);
+            let word = k.pointer("word");
+            let word = k.param(word);
+            for _ in 0..adds {
+                k.reduce(AtomicOp::Add, Space::Global, Type::U32, word, &[word]);
+            }
+            let kernel = k.finish();
+            let mut memory = Memory::default();
+            let at = memory.allocate(4).unwrap();
+            memory.write(at, &[0; 4]).unwrap();
+            let arguments = [Argument::Pointer(at)];
+            let program = Program::new(&kernel);
+            let launch = Launch::new(1, 32);
+            let options = SimOptions::default();
+            let mut machine = Machine::new(&program, &launch, &arguments, &mut memory, &options);
+            machine.global = Global::new(1).with_room(10);
+            machine.run()
+        };
+        run(9).unwrap();
+        let fault = run(11).unwrap_err();
+        assert_eq!(fault.kind(), FaultKind::Limit);
+        assert_eq!(
+            fault.what(),
+            "10 accesses of global memory by warps are remembered, and there is room for no more: simulate a smaller \
+             problem, or switch off `SimOptions::races`"
+        );
+    }
 
     #[test]
     fn an_unoptimised_simulator_says_so_once() {

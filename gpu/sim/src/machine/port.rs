@@ -256,16 +256,46 @@ impl Machine<'_, '_> {
         let owners = block * warps..(block + 1) * warps;
         let access = Access {
             owners: Some((owners, g.warps)),
+            strengths: Some(&self.strengths),
             ..accessor.access(kind)
         };
         let Group { blocks, reads, .. } = g;
         match check_access(&mut blocks[block].cells, (at, count), reads, &access) {
+            Ok(()) if block != accessor.site.block => {
+                self.check_begun(g, accessor, (block, at), kind)
+            }
             Ok(()) => Ok(()),
             Err((i, race)) => {
                 let byte = self.shared_name(at + i);
                 Err(self.race(g, accessor, &byte, race, g.number, kind))
             }
         }
+    }
+
+    /// The shared memory of another block exists once that block has begun.
+    fn check_begun(
+        &self,
+        g: &Group,
+        accessor: &Accessor<'_>,
+        (block, at): (usize, usize),
+        kind: AccessKind,
+    ) -> Result<(), Fault> {
+        let view = accessor.view;
+        let warps = g.warps_per_block();
+        let mut of_block = block * warps..(block + 1) * warps;
+        if view.all_begun || of_block.any(|warp| view.seen.get(warp) > 0) {
+            return Ok(());
+        }
+        let verb = match kind {
+            AccessKind::Read => "reads",
+            AccessKind::Write | AccessKind::Rewrite => "writes",
+        };
+        let what = format!(
+            "this {verb} {} in block {block} of the cluster, and nothing orders it after the beginning of that block: a \
+             barrier of the cluster before it is missing",
+            self.shared_name(at)
+        );
+        Err(self.fault(g, &accessor.site, FaultKind::Race, what))
     }
 
     /// Checks an access to global memory for data races with the accesses before it, of all clusters.
@@ -280,6 +310,14 @@ impl Machine<'_, '_> {
         if !self.options.races || count == 0 || !self.memory.has(address, count as u64) {
             return Ok(());
         }
+        if self.global.is_full() {
+            let what = format!(
+                "{} accesses of global memory by warps are remembered, and there is room for no more: simulate a smaller \
+                 problem, or switch off `SimOptions::races`",
+                self.global.remembered()
+            );
+            return Err(self.fault(g, &accessor.site, FaultKind::Limit, what));
+        }
         let access = accessor.access(kind);
         match self.global.check_access(g.number, address, count, &access) {
             Ok(None) => Ok(()),
@@ -290,6 +328,34 @@ impl Machine<'_, '_> {
             Err((i, race, cluster)) => {
                 let byte = self.global_name(address + i as u64);
                 Err(self.race(g, accessor, &byte, race, cluster, kind))
+            }
+        }
+    }
+
+    /// A load by `ld.global.nc` sees no write of its launch for sure.
+    pub(crate) fn check_constant(
+        &mut self,
+        g: &Group,
+        accessor: &Accessor<'_>,
+        target: Target,
+        count: usize,
+    ) -> Result<(), Fault> {
+        let Target::Global(address) = target else {
+            return Ok(());
+        };
+        if !self.options.races {
+            return Ok(());
+        }
+        match self.global.written(address, count) {
+            None => Ok(()),
+            Some((i, other)) => {
+                let what = format!(
+                    "this reads {} by `ld.global.nc`, and {} writes it in the same launch: the load may find the value from \
+                     before that, and a load without `.nc` is needed",
+                    self.global_name(address + i as u64),
+                    self.accused_at(g, other.epoch, other.cluster, g.number)
+                );
+                Err(self.fault(g, &accessor.site, FaultKind::Race, what))
             }
         }
     }

@@ -4,7 +4,9 @@ use super::Machine;
 use super::port::Accessor;
 use crate::order::clock::Epoch;
 use crate::order::lockstep::SEVERAL;
+use crate::order::release::Scope;
 use crate::order::shadow::{AccessKind, Race};
+use crate::order::strength::Weakness;
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::block::Group;
 use colex_ir::{Atom, Stmt};
@@ -48,24 +50,26 @@ impl Machine<'_, '_> {
                 other,
                 other_writes,
             } => {
+                let shared = || {
+                    let both_write = writes && other_writes;
+                    let element = both_write.then(|| self.shared_element(g, here, other, cluster));
+                    element.flatten()
+                };
                 let what = format!(
                     "this {} {byte}, and {} {} it, and nothing orders the two: {}",
                     verb(writes),
                     self.other_of(g, accessor, other, cluster),
                     verb(other_writes),
-                    if writes && other_writes {
-                        self.shared_element(g, here, other, cluster)
-                    } else {
-                        None
-                    }
-                    .unwrap_or_else(|| {
-                        let there = EarlierAccess {
-                            epoch: other,
-                            cluster,
-                            writes: other_writes,
-                        };
-                        self.remedy(g, here, there)
-                    }),
+                    self.weakness(here, other, cluster)
+                        .or_else(shared)
+                        .unwrap_or_else(|| {
+                            let there = EarlierAccess {
+                                epoch: other,
+                                cluster,
+                                writes: other_writes,
+                            };
+                            self.remedy(g, here, there)
+                        }),
                 );
                 self.fault(g, &accessor.site, FaultKind::Race, what)
             }
@@ -83,6 +87,16 @@ impl Machine<'_, '_> {
                 );
                 self.fault(g, &accessor.site, FaultKind::Race, what)
             }
+            Race::Apart { other } => {
+                let what = format!(
+                    "this {} {byte}, and {} writes it: the mbarrier between them has the scope of a block in its arrival or in its \
+                     wait, and the two are in different blocks: `mbarrier.arrive.release.cluster` and \
+                     `mbarrier.try_wait.acquire.cluster`, or a barrier of the cluster, are missing",
+                    verb(writes),
+                    self.other_of(g, accessor, other, cluster),
+                );
+                self.fault(g, &accessor.site, FaultKind::Race, what)
+            }
             Race::Unfenced { other } => {
                 let what = format!(
                     "this {} {byte} through the asynchronous proxy, and {} writes it through the generic one: \
@@ -93,6 +107,29 @@ impl Machine<'_, '_> {
                 self.fault(g, &accessor.site, FaultKind::MissingFence, what)
             }
         }
+    }
+
+    /// What is wrong if both accesses are ordered: on several devices, the scope alone is, and the remedy says so.
+    fn weakness(&self, here: CurrentAccess<'_, '_>, other: Epoch, cluster: u32) -> Option<String> {
+        if self.devices.rank_of(cluster) != self.devices.rank_of(here.cluster) {
+            return None;
+        }
+        let both = [here.accessor.epoch(), other];
+        Some(match self.global.weakness(both, [here.cluster, cluster])? {
+            Weakness::Scope(Scope::Cluster) => {
+                "both are atomic, but the scope of one does not have the other's thread: threads of two blocks of a cluster \
+                 need `.cluster` or a wider scope in both"
+                    .to_string()
+            }
+            Weakness::Scope(Scope::Block | Scope::Device | Scope::System) => {
+                "both are atomic, but the scope of one does not have the other's thread: threads of two clusters need \
+                 `.gpu` or a wider scope in both"
+                    .to_string()
+            }
+            Weakness::Bytes([own, others]) => format!(
+                "both are atomic, but of {own} and of {others} bytes: accesses that are atomic with each other have one width"
+            ),
+        })
     }
 
     /// What is wrong if two threads write one place in the same instruction, or in instructions that one call of the
@@ -180,6 +217,10 @@ impl Machine<'_, '_> {
                 );
             }
             return match issuer.map(|(warp, _)| warp) {
+                Some(warp) if warp == accessor.warp && accessor.lockstep.lacks(other) => format!(
+                    "{wait} in lane {} is missing, since the wait of another lane does not cover it",
+                    other.lane()
+                ),
                 Some(warp) if warp == accessor.warp && !other.before(&accessor.view.seen) => {
                     format!("{wait} between them is missing")
                 }

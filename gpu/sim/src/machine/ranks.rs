@@ -369,7 +369,7 @@ impl Machine<'_, '_> {
         );
         if [here.accessor.epoch(), there.epoch]
             .iter()
-            .all(|epoch| self.global.reduces(*epoch))
+            .all(|epoch| self.strengths.reduces(*epoch))
         {
             return "both are reductions of bulk copies, which the PTX ISA makes atomic on one device (`.relaxed.gpu`): \
                     `Ranks::reductions_meet(true)` takes those of several devices for atomic too"

@@ -11,6 +11,7 @@ use crate::report::fault::{Fault, FaultKind};
 use crate::state::block::{Block, Group};
 use crate::state::wait::Wait;
 use crate::state::warp::{Flying, Warp};
+use colex_ir::launch::Limits;
 use colex_ir::{Async, Op, RegType, Stmt};
 
 /// The number of steps of a warp's turn.
@@ -63,6 +64,7 @@ impl Machine<'_, '_> {
         let entry = colex_ir::verify::at_entry(program.kernel);
         let entry = entry.unwrap_or_else(|| colex_ir::verify::registers_at_entry(threads, 1));
         let held = i64::from(entry);
+        let multiprocessors = Limits::of(program.kernel.target).multiprocessors.max(1);
         let blocks = (0..ranks).map(|rank| {
             let inside = [
                 rank % size[0],
@@ -73,7 +75,7 @@ impl Machine<'_, '_> {
             Block {
                 ctaid: [0, 1, 2].map(|axis| at[axis] * size[axis] + inside[axis]),
                 rank,
-                sm: (number as u32 * ranks + rank) % 132,
+                sm: (number as u32 * ranks + rank) % multiprocessors,
                 shared: vec![0; bytes],
                 written: vec![false; bytes],
                 cells: Histories::new(if self.options.races { bytes } else { 0 }),
@@ -84,6 +86,7 @@ impl Machine<'_, '_> {
                 visits: Default::default(),
                 last_visit: Default::default(),
                 free_registers: 0,
+                reallocations: vec![(0, false); per_block as usize],
             }
         });
         let mut group = Group::new(number as u32, blocks.collect(), count);
@@ -244,12 +247,15 @@ impl Machine<'_, '_> {
         };
         let block = &mut group.blocks[warp.block];
         match wait {
-            Wait::Named { id, .. } => {
-                if let Some(known) = &block.named[id].complete {
-                    warp.learn(warp.alive(), known);
+            Wait::Named { id, round } => {
+                if let Some(known) = block.named[id].leave(round) {
+                    warp.learn(warp.alive(), &known);
                 }
             }
-            Wait::Cluster { .. } => warp.learn(warp.alive(), &group.barrier.complete),
+            Wait::Cluster { .. } => {
+                warp.learn(warp.alive(), &group.barrier.complete);
+                warp.view.all_begun = true;
+            }
             Wait::Mbarriers(waits, mask) => {
                 for (block, at, parity) in waits {
                     let Some(barrier) = group.blocks[block].mbarriers.get(at) else {
@@ -260,8 +266,12 @@ impl Machine<'_, '_> {
                         let site = Site::of(warp, mask.trailing_zeros() as usize);
                         return Err(self.fault(group, &site, FaultKind::Barrier, what));
                     };
-                    if let Some(known) = barrier.passed(parity) {
+                    if let Some((known, from_afar)) = barrier.passed(parity) {
                         warp.learn(mask, known);
+                        if let Some(known) = from_afar {
+                            // `mbarrier.wait` has the scope of the block.
+                            warp.learn_in_block(mask, known, group);
+                        }
                     }
                 }
             }
@@ -284,10 +294,11 @@ impl Machine<'_, '_> {
                             let (engine, done) = copy.engine;
                             let known = (engine, done - u32::from(read));
                             view.seen.raise(known.0, known.1);
-                            lockstep.waited(known, now);
+                            let missing = if read { 0 } else { copy.missing() };
+                            lockstep.waited(known, now, missing);
                             copy.has_read |= read;
                         }
-                        !waited || read
+                        !waited || read || copy.missing() != 0
                     });
                 }
             }
@@ -410,7 +421,7 @@ pub(crate) fn ready(warp: &Warp, group: &Group) -> bool {
             Some(Wait::Cluster { phase }) => group.barrier.phase > *phase,
             Some(Wait::Mbarriers(waits, _)) => waits.iter().all(|(block, at, parity)| {
                 let barrier = group.blocks[*block].mbarriers.get(*at);
-                barrier.is_none_or(|barrier| barrier.passed(*parity).is_some())
+                barrier.is_none_or(|barrier| barrier.has_passed(*parity))
             }),
             Some(Wait::Operations { numbers, read }) => numbers
                 .iter()

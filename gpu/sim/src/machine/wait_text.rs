@@ -52,6 +52,23 @@ impl Machine<'_, '_> {
 
     /// What a warp waits for, and what is missing.
     pub(crate) fn reason(&self, g: &Group, warp: &Warp) -> String {
+        let reason = self.event(g, warp);
+        match self.side_that_waits(warp) {
+            Some(side) => format!("{reason} ({side})"),
+            None => reason,
+        }
+    }
+
+    /// The side of a branch that has not run: here a warp runs one side to its end first, on a device both go on.
+    pub(crate) fn side_that_waits(&self, warp: &Warp) -> Option<String> {
+        let stmt = self.program.stmts[warp.other_side()?]?;
+        let (file, line) = (stmt.at.file(), stmt.at.line());
+        Some(format!(
+            "the other side of the branch at {file}:{line} has not run"
+        ))
+    }
+
+    fn event(&self, g: &Group, warp: &Warp) -> String {
         match &warp.wait {
             None => match &warp.idle {
                 Some(barrier) => self.missing(g, barrier),

@@ -5,8 +5,10 @@
 //! clusters, a view holds the clocks that their ordered accesses have published.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 
+use super::gaps::Gaps;
 use super::lockstep::SEVERAL;
 
 /// Engines for asynchronous operations in a cluster.
@@ -31,6 +33,12 @@ impl Clock {
         }
     }
 
+    fn lower(&mut self, agent: usize, to: u32) {
+        if self.get(agent) > to {
+            Rc::make_mut(&mut self.0)[agent] = to;
+        }
+    }
+
     /// Joins: after it, everything that happened before `other` also happened before this.
     pub(crate) fn join(&mut self, other: &Clock) {
         if Rc::ptr_eq(&self.0, &other.0) || self.covers(other) {
@@ -42,6 +50,15 @@ impl Clock {
         }
         for (mine, other) in Rc::make_mut(&mut self.0).iter_mut().zip(&*other.0) {
             *mine = (*other).max(*mine);
+        }
+    }
+
+    /// Joins, where this may be the clock of no agents yet.
+    fn adopt(&mut self, other: &Clock) {
+        if self.0.is_empty() {
+            self.0 = other.0.clone();
+        } else {
+            self.join(other);
         }
     }
 
@@ -78,6 +95,14 @@ pub(crate) struct View {
     /// The steps whose accesses to the shared memory of other blocks are complete. Such an access is under way for a while: an
     /// arrival at another block's mbarrier overtakes it, unless a release of the cluster's scope waits for it.
     pub(crate) far: Clock,
+    /// Of the accesses to the shared memory of other blocks, those that a proxy fence has made visible there.
+    fenced_far: Clock,
+    /// The writes that an arrival of the scope of a block at another block's mbarrier does not publish, and those that a wait of
+    /// that scope does not acquire from another block.
+    pub(crate) unpublished: Gaps,
+    pub(crate) unacquired: Gaps,
+    /// Whether all blocks of the cluster have begun: a barrier of the cluster says so.
+    pub(crate) all_begun: bool,
     /// Of other clusters, by their numbers.
     foreign: Option<Rc<BTreeMap<u32, Known>>>,
 }
@@ -89,6 +114,10 @@ impl View {
             fenced: Clock::new(agents),
             fenced_global: Clock::new(agents),
             far: Clock::new(agents),
+            fenced_far: Clock::default(),
+            unpublished: Gaps::default(),
+            unacquired: Gaps::default(),
+            all_begun: false,
             foreign: None,
         }
     }
@@ -124,10 +153,15 @@ impl View {
     }
 
     pub(crate) fn join(&mut self, other: &View) {
+        let (seen, others) = (&self.seen, &other.seen);
+        self.unpublished.join(seen, &other.unpublished, others);
+        self.unacquired.join(seen, &other.unacquired, others);
         self.seen.join(&other.seen);
         self.fenced.join(&other.fenced);
         self.fenced_global.join(&other.fenced_global);
         self.far.join(&other.far);
+        self.fenced_far.adopt(&other.fenced_far);
+        self.all_begun |= other.all_begun;
         if let Some(foreign) = &other.foreign
             && self
                 .foreign
@@ -144,12 +178,29 @@ impl View {
         self.seen.meet(&other.seen);
         self.fenced.meet(&other.fenced);
         self.far.meet(&other.far);
+        self.fenced_far.meet(&other.fenced_far);
+        self.all_begun &= other.all_begun;
     }
 
     /// Whether an access to the memory of a block comes before, by another block of a cluster of `warps` warps or an engine.
     pub(crate) fn covers(&self, visit: Epoch, warps: usize) -> bool {
         let is_plain = visit.proxy() == Some(Proxy::Generic) && visit.agent() < warps;
         visit.before(&self.seen) && (!is_plain || visit.before(&self.far))
+    }
+
+    /// A fence between the proxies in a cluster of several blocks: the other blocks' part of it. A fence of the shared memory of
+    /// one block, whose warps are these, does not reach what they have accessed elsewhere.
+    pub(crate) fn fence_far(&mut self, only_of: Option<Range<usize>>) {
+        let mut reached = self.seen.clone();
+        for warp in only_of.into_iter().flatten() {
+            reached.lower(warp, self.fenced_far.get(warp));
+        }
+        self.fenced_far.adopt(&reached);
+    }
+
+    /// Whether a proxy fence has reached an access to the shared memory of another block.
+    pub(crate) fn has_fenced_far(&self, other: Epoch) -> bool {
+        other.before(&self.fenced_far)
     }
 
     /// A fence between the proxies, in shared memory and in global memory.

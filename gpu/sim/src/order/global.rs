@@ -2,13 +2,16 @@
 //!
 //! As `shadow.rs`, but for all clusters of a launch: an access is identified by the index of its cluster and its epoch
 //! there. Clusters are ordered with each other only by the clocks that ordered accesses publish. Of unordered reads of a
-//! byte, the first [`MEMBERS`] are kept.
+//! byte, the first [`MEMBERS`] are kept, and of unordered atomic writes the first [`ATOMICS`].
 
 use super::clock::{Clock, Epoch, Proxy};
 use super::hash::Map;
 use super::history::Histories;
 use super::lockstep::SEVERAL;
+use super::release::Scope;
 use super::shadow::{Access, AccessKind, MOST_OF_AGENT, REMEMBERED, Race};
+use super::strength::{Strengths, Weakness};
+use std::sync::Arc;
 
 /// Bytes of a page of histories.
 pub(crate) const PAGE: u64 = 1 << 12;
@@ -16,11 +19,17 @@ pub(crate) const PAGE: u64 = 1 << 12;
 /// The number of reads of a byte that are remembered.
 const MEMBERS: usize = 16;
 
+/// The number of atomic writes of a byte that are remembered: a sum has as many as blocks add to it.
+const ATOMICS: usize = 256;
+
 /// The lanes of a warp, and what stands for several.
 const LANES: u32 = SEVERAL as u32 + 1;
 
 /// Set in the number of a set of reads.
 const SET: u32 = 1 << 31;
+
+/// The most accesses of warps' instructions that have numbers without that bit.
+const MOST_MARKS: usize = (SET / LANES) as usize - 1;
 
 /// The last plain write to a byte, the atomic writes and the reads since: numbers of marks, or of a set; 0 is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,10 +97,12 @@ pub(crate) struct Global {
     warps_per_block: usize,
     /// On several devices: the clusters of each, and whether the ordered access of a step has the scope of the system.
     devices: Option<(u32, Vec<bool>)>,
-    /// Whether a step is a copy that reduces; empty if none is.
-    reducing: Vec<bool>,
+    /// Which accesses are atomic with each other.
+    strengths: Arc<Strengths>,
     /// Whether the reductions of copies of several devices are atomic with each other.
     reductions_meet: bool,
+    /// The most marks, and the most sets.
+    most: (usize, usize),
 }
 
 impl Global {
@@ -99,19 +110,14 @@ impl Global {
     pub(crate) fn new(warps_per_block: usize) -> Self {
         Global {
             warps_per_block,
+            most: (MOST_MARKS, SET as usize / 2),
             ..Global::default()
         }
     }
 
-    /// The same of a program, of each step of which is said whether it is a copy that reduces.
-    pub(crate) fn with_reductions(self, steps: impl Iterator<Item = bool>) -> Self {
-        let steps: Vec<bool> = steps.collect();
-        let reducing = if steps.contains(&true) {
-            steps
-        } else {
-            Vec::new()
-        };
-        Global { reducing, ..self }
+    /// The same of a program whose steps are these.
+    pub(crate) fn with_strengths(self, strengths: Arc<Strengths>) -> Self {
+        Global { strengths, ..self }
     }
 
     /// The same on several devices of `clusters` clusters each; of each step, whether its access has the scope of the system.
@@ -128,20 +134,56 @@ impl Global {
         }
     }
 
-    /// Whether an access is one of a copy that reduces.
-    pub(crate) fn reduces(&self, epoch: Epoch) -> bool {
-        let is_one = self.reducing.get(epoch.pc()).is_some_and(|is| *is);
-        is_one && epoch.proxy() == Some(Proxy::Async)
+    /// Whether there is no number for the marks and sets of another access.
+    pub(crate) fn is_full(&self) -> bool {
+        self.marks.len() >= self.most.0 || self.sets.len() >= self.most.1
+    }
+
+    /// The same with room for fewer marks.
+    #[cfg(test)]
+    pub(crate) fn with_room(self, marks: usize) -> Self {
+        let most = (marks, self.most.1);
+        Global { most, ..self }
+    }
+
+    /// The number of accesses of warps' instructions that are remembered.
+    pub(crate) fn remembered(&self) -> usize {
+        self.marks.len()
     }
 
     /// Whether two accesses are atomic with each other: both ordered ones, or both of copies that reduce, since these have the
     /// order `.relaxed.gpu` (PTX ISA, `cp.reduce.async.bulk`). A copy and an ordered access are of two proxies.
     fn are_atomic(&self, mark: Mark, cluster: u32, access: &Access<'_>) -> bool {
-        let both_reduce = self.reduces(mark.epoch) && self.reduces(access.epoch);
+        let both_reduce =
+            self.strengths.reduces(mark.epoch) && self.strengths.reduces(access.epoch);
         if both_reduce && self.reductions_meet {
             return true;
         }
-        (both_reduce || access.shares(mark.epoch)) && !self.is_apart(mark, cluster, access)
+        let near = self.least_scope([mark.epoch, access.epoch], [mark.cluster, cluster]);
+        let weakness = || self.strengths.weakness([mark.epoch, access.epoch], near);
+        let are_strong = both_reduce || access.shares(mark.epoch) && weakness().is_none();
+        are_strong && !self.is_apart(mark, cluster, access)
+    }
+
+    /// The least scope that has the warps of two accesses, of one device.
+    fn least_scope(&self, [a, b]: [Epoch; 2], [cluster, other]: [u32; 2]) -> Scope {
+        let block = |epoch: Epoch| epoch.agent() / self.warps_per_block.max(1);
+        if cluster != other {
+            Scope::Device
+        } else if block(a) != block(b) {
+            Scope::Cluster
+        } else {
+            Scope::Block
+        }
+    }
+
+    /// Why two accesses of one device are not atomic with each other, although both are ordered.
+    pub(crate) fn weakness(&self, both: [Epoch; 2], clusters: [u32; 2]) -> Option<Weakness> {
+        let are_ordered = both
+            .iter()
+            .all(|epoch| epoch.proxy() == Some(Proxy::Atomic));
+        let near = self.least_scope(both, clusters);
+        self.strengths.weakness(both, near).filter(|_| are_ordered)
     }
 
     /// Whether two ordered accesses are of different devices and one of them has a narrower scope than the system's: then
@@ -232,6 +274,30 @@ impl Global {
         Ok(equal)
     }
 
+    /// The first of some bytes that something has written, and what.
+    pub(crate) fn written(&mut self, address: u64, count: usize) -> Option<(usize, Mark)> {
+        let mut at = 0;
+        while at < count {
+            let (number, first) = ((address + at as u64) / PAGE, (address + at as u64) % PAGE);
+            let here = (count - at).min((PAGE - first) as usize);
+            let page = self.page(number);
+            let look = |cell: GlobalCell| match (cell.write, cell.atomics) {
+                (0, 0) => Ok(cell),
+                (0, writes) | (writes, _) => Err(writes),
+            };
+            if let Err((i, writes)) = self.cells[page].visit(first as usize, here, look) {
+                let one = if writes & SET == 0 {
+                    writes
+                } else {
+                    *self.members(writes).first()?
+                };
+                return Some((at + i, self.mark(one)));
+            }
+            at += here;
+        }
+        None
+    }
+
     fn page(&mut self, number: u64) -> usize {
         if let Some((last, page)) = self.last_page
             && last == number
@@ -264,7 +330,7 @@ impl Global {
                 compared.write = 0;
             }
             self.compare(compared, cluster, access)?;
-            let is_atomic = access.is_atomic() || self.reduces(access.epoch);
+            let is_atomic = access.is_atomic() || self.strengths.reduces(access.epoch);
             Ok(match (access.writes(), is_atomic) {
                 (false, _) => GlobalCell {
                     reads: self.with(old.reads, own, cluster, access),
@@ -327,7 +393,7 @@ impl Global {
         let after = |mark: Mark| {
             let here = mark.cluster == cluster;
             let none = Clock::default();
-            let known = mark.before(cluster, access);
+            let known = mark.before(cluster, access) && !(here && access.is_apart(mark.epoch));
             let fenced = mark.fenced(cluster, access).unwrap_or(&none);
             if here || known {
                 access.after(mark.epoch, known, fenced)
@@ -342,7 +408,7 @@ impl Global {
             self.each(cell.write, after)?;
         }
         // On one device, ordered accesses are atomic with all others that are no copies.
-        let is_clear = access.is_atomic() && self.devices.is_none() && self.reducing.is_empty();
+        let is_clear = access.is_atomic() && self.devices.is_none() && self.strengths.is_plain();
         if cell.atomics != 0 && !is_clear {
             self.each(cell.atomics, |mark| {
                 if self.are_atomic(mark, cluster, access) {
@@ -448,7 +514,9 @@ impl Global {
         if let Some(same) = self.with_neighbour(reads, own, cluster, access) {
             return same;
         }
-        if let Some(grown) = self.grown.get(&(reads, own)) {
+        // A set of writes has room for more.
+        let key = (reads, if access.writes() { own | SET } else { own });
+        if let Some(grown) = self.grown.get(&key) {
             return *grown;
         }
         let mut members = match reads & SET {
@@ -466,7 +534,8 @@ impl Global {
         members.reverse();
         members.retain(|number| self.stays(*number, cluster, access, &mut same_agent));
         members.reverse();
-        if members.len() < MEMBERS {
+        let most = if access.writes() { ATOMICS } else { MEMBERS };
+        if members.len() < most {
             members.push(self.number(new));
         }
         let grown = match &members[..] {
@@ -479,7 +548,7 @@ impl Global {
         if self.grown.len() == REMEMBERED {
             self.grown.clear();
         }
-        self.grown.insert((reads, own), grown);
+        self.grown.insert(key, grown);
         grown
     }
 }

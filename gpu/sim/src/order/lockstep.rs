@@ -26,8 +26,11 @@ impl Awaited {
     }
 }
 
-/// By engine and kind of wait: the engine's clock, and the warp's clock at the wait.
-type Waits = BTreeMap<(usize, Awaited), (u32, u32)>;
+/// By engine and kind of wait: the engine's clock, the warp's clock at the wait, and the lanes that have not waited for their part.
+type Waits = BTreeMap<(usize, Awaited), (u32, u32, u32)>;
+
+/// Of each lane the steps that a proxy fence of other lanes has not reached: those after a clock, up to another.
+type Gaps = [(u32, u32); 32];
 
 /// For each pair of lanes, the warp's clock up to which the steps of the one happen before the other.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +41,8 @@ pub(crate) struct Lockstep {
     pairs: Option<Rc<[[u32; 32]; 32]>>,
     /// The copies that single lanes have waited for: by engine and kind of wait its clock, and the warp's clock at the wait.
     waits: Option<Rc<Waits>>,
+    /// What proxy fences of single lanes leave, in shared and in global memory.
+    gaps: [Option<Rc<Gaps>>; 2],
 }
 
 impl Lockstep {
@@ -53,8 +58,9 @@ impl Lockstep {
             self.pairs = None;
         }
         if let Some(waits) = &mut self.waits {
-            if waits.values().any(|(_, at)| *at <= clock) {
-                Rc::make_mut(waits).retain(|_, (_, at)| *at > clock);
+            let is_over = |(_, at, missing): &(u32, u32, u32)| *at <= clock && *missing == 0;
+            if waits.values().any(is_over) {
+                Rc::make_mut(waits).retain(|_, wait| !is_over(wait));
             }
             if waits.is_empty() {
                 self.waits = None;
@@ -63,9 +69,65 @@ impl Lockstep {
     }
 
     /// At this time lanes have waited for copies of their own: the others do not know that until they meet.
-    pub(crate) fn waited(&mut self, (engine, clock): (usize, u32), now: u32) {
+    pub(crate) fn waited(&mut self, (engine, clock): (usize, u32), now: u32, missing: u32) {
         let wait = (engine, Awaited::of(clock));
-        Rc::make_mut(self.waits.get_or_insert_default()).insert(wait, (clock, now));
+        Rc::make_mut(self.waits.get_or_insert_default()).insert(wait, (clock, now, missing));
+    }
+
+    /// A barrier tells of the copies of these lanes: they need not wait for them.
+    pub(crate) fn told(&mut self, mask: u32) {
+        if let Some(waits) = &mut self.waits {
+            let waits = Rc::make_mut(waits).values_mut();
+            waits.for_each(|(_, _, missing)| *missing &= !mask);
+        }
+    }
+
+    /// Whether an access is the part that a lane has in a copy, and other lanes have waited for theirs alone.
+    pub(crate) fn lacks(&self, access: Epoch) -> bool {
+        let Some(waits) = &self.waits else {
+            return false;
+        };
+        let wait = waits.get(&(access.agent(), Awaited::Write));
+        wait.is_some_and(|(clock, _, missing)| {
+            access.lane() < SEVERAL
+                && waits_for(*clock, access.clock())
+                && missing >> access.lane() & 1 == 1
+        })
+    }
+
+    /// The lanes of `mask` execute a proxy fence at `now`, after another one at `before`. It does not reach the steps of other lanes
+    /// that these do not follow.
+    pub(crate) fn fence(
+        &mut self,
+        is_global: bool,
+        (mask, alive): (u32, u32),
+        before: u32,
+        now: u32,
+    ) {
+        let place = usize::from(is_global);
+        if alive & !mask == 0 {
+            self.gaps[place] = None;
+            return;
+        }
+        let mut gaps = self.gaps[place].as_deref().copied().unwrap_or_default();
+        for (lane, gap) in gaps.iter_mut().enumerate() {
+            if mask >> lane & 1 == 1 {
+                *gap = (0, 0);
+                continue;
+            }
+            let known = lanes(mask).map(|own| self.known(own, lane)).max();
+            let from = known.unwrap_or(0).max(before);
+            *gap = (from, now);
+        }
+        self.gaps[place] = Some(Rc::new(gaps));
+    }
+
+    /// Whether a step of this warp is one that the last proxy fence, at `fenced`, does not reach.
+    pub(crate) fn is_beside_fence(&self, is_global: bool, step: Epoch, fenced: u32) -> bool {
+        self.gaps[usize::from(is_global)]
+            .as_ref()
+            .and_then(|gaps| gaps.get(step.lane()))
+            .is_some_and(|(from, to)| *to == fenced && (*from + 1..=*to).contains(&step.clock()))
     }
 
     /// Whether a lane of this warp has met the one that did something, or waited for it, since.
@@ -85,8 +147,8 @@ impl Lockstep {
         let both = [wait(Awaited::Read), wait(Awaited::Write)];
         let known = both.into_iter().flatten();
         known
-            .filter(|(clock, _)| waits_for(*clock, access.clock()))
-            .map(|(_, at)| *at)
+            .filter(|(clock, ..)| waits_for(*clock, access.clock()))
+            .map(|(_, at, _)| *at)
             .min()
     }
 
@@ -180,7 +242,7 @@ mod tests {
         let access = Epoch::new(engine, 1, 7, 0, Proxy::Async);
         let mut lanes = Lockstep::default();
         lanes.some(1 << 5, ALL, 9);
-        lanes.waited((engine, 1), 20);
+        lanes.waited((engine, 1), 20, 0);
         for (clock, known, met) in [
             (5, 9, false),
             (12, 12, false),
@@ -201,8 +263,8 @@ mod tests {
         let (engine, warp) = (40, 0);
         let [read, write] = [1, 2].map(|clock| Epoch::new(engine, clock, 7, 0, Proxy::Async));
         let mut lanes = Lockstep::default();
-        lanes.waited((engine, 1), 5);
-        lanes.waited((engine, 2), 8);
+        lanes.waited((engine, 1), 5, 0);
+        lanes.waited((engine, 2), 8, 0);
         for (clock, met) in [(4, [false; 2]), (5, [true, false]), (8, [true; 2])] {
             lanes.some(1 << 3, ALL, clock);
             assert_eq!([read, write].map(|access| lanes.met(3, warp, access)), met);
@@ -218,7 +280,7 @@ mod tests {
         for waited in 1..=8u32 {
             for clock in 1..=8u32 {
                 let mut lanes = Lockstep::default();
-                lanes.waited((engine, waited), now);
+                lanes.waited((engine, waited), now, 0);
                 let access = Epoch::new(engine, clock, 7, 0, Proxy::Async);
                 let copy = |clock: u32| clock.div_ceil(2);
                 let is_hidden = copy(clock) == copy(waited) && clock <= waited;

@@ -6,6 +6,8 @@ use super::clock::{Clock, Epoch, Proxy, View};
 use super::hash::Map;
 use super::history::Histories;
 use super::lockstep::{Lockstep, SEVERAL};
+use super::release::Scope;
+use super::strength::Strengths;
 
 /// The last plain write to a byte, and the atomic writes and the reads since.
 ///
@@ -24,6 +26,8 @@ pub(crate) enum Race {
     Unordered { other: Epoch, other_writes: bool },
     /// The other access is one of another block, and only arrivals of the scope of a block order this one after it.
     UnderWay { other: Epoch, other_writes: bool },
+    /// The other access writes in another block, and only an arrival or a wait of the scope of a block orders this one after it.
+    Apart { other: Epoch },
     /// A missing proxy fence: this access is ordered after the other, which went through the generic proxy, and no proxy
     /// fence followed it.
     Unfenced { other: Epoch },
@@ -50,6 +54,8 @@ pub(crate) struct Access<'v> {
     pub(crate) lockstep: &'v Lockstep,
     /// The warps of the block whose memory is accessed, and those of the cluster. None in global memory.
     pub(crate) owners: Option<(Range<usize>, usize)>,
+    /// What is atomic with each other, in shared memory.
+    pub(crate) strengths: Option<&'v Strengths>,
 }
 
 impl Access<'_> {
@@ -64,6 +70,7 @@ impl Access<'_> {
         complete
             && other.before(&self.view.seen)
             && (same || self.lockstep.met(self.lane, self.warp, other))
+            && !self.lockstep.lacks(other)
     }
 
     /// Whether another access is a load or a store by a warp of another block than the one whose memory it is.
@@ -74,6 +81,27 @@ impl Access<'_> {
         })
     }
 
+    /// Whether a write by a warp of the cluster is one that this has only seen through an arrival or a wait of the scope of a block. A
+    /// block's own shared memory has no other copy: a wait of the block's scope suffices there. What a warp has written to the memory
+    /// of its own block has arrived before anything that comes to overwrite it.
+    pub(crate) fn is_apart(&self, other: Epoch) -> bool {
+        let view = self.view;
+        let is_its_own = || {
+            let owners = self.owners.as_ref();
+            owners.is_some_and(|(owners, _)| owners.contains(&other.agent()))
+        };
+        if self.writes() && is_its_own() {
+            return false;
+        }
+        let is_at_home = || {
+            let owners = self.owners.as_ref();
+            owners.is_some_and(|(owners, _)| owners.contains(&self.warp))
+        };
+        other.agent() != self.warp
+            && (view.unpublished.contains(other)
+                || view.unacquired.contains(other) && !is_at_home())
+    }
+
     /// The race with another access, after which this does not come.
     fn race_with(&self, other: Epoch, other_writes: bool) -> Race {
         if self.is_far(other) && other.before(&self.view.seen) {
@@ -81,6 +109,8 @@ impl Access<'_> {
                 other,
                 other_writes,
             }
+        } else if other_writes && self.is_apart(other) {
+            Race::Apart { other }
         } else {
             Race::Unordered {
                 other,
@@ -100,16 +130,56 @@ impl Access<'_> {
         }
         // Order alone does not make a generic-proxy write visible to the asynchronous proxy: that takes a proxy fence
         // after the write and before this access (PTX ISA, memory consistency model).
-        if self.crosses(other) && !other.before(fenced) {
+        if self.crosses(other) && !(other.before(fenced) && self.is_reached(other, fenced)) {
             Err(Race::Unfenced { other })
         } else {
             Ok(())
         }
     }
 
-    /// Whether both are atomic.
+    /// Whether a fence that follows another access in time reaches it: its lane, and the memory of its block.
+    fn is_reached(&self, other: Epoch, fenced: &Clock) -> bool {
+        let is_global = self.owners.is_none();
+        let is_beside = other.agent() == self.warp
+            && self
+                .lockstep
+                .is_beside_fence(is_global, other, fenced.get(other.agent()));
+        let is_elsewhere = self.owners.as_ref().is_some_and(|(owners, warps)| {
+            other.agent() < *warps && !owners.contains(&other.agent())
+        });
+        !is_beside && (!is_elsewhere || self.view.has_fenced_far(other))
+    }
+
+    /// Whether both are ordered accesses.
     pub(crate) fn shares(&self, other: Epoch) -> bool {
         self.is_atomic() && other.proxy() == Some(Proxy::Atomic)
+    }
+
+    /// Whether both are atomic with each other, in the shared memory of a cluster.
+    fn is_atomic_with(&self, other: Epoch) -> bool {
+        let Some(strengths) = self.strengths.filter(|all| !all.is_plain()) else {
+            return self.shares(other);
+        };
+        if strengths.reduces(self.epoch) && strengths.reduces(other) {
+            return true;
+        }
+        let warps = self
+            .owners
+            .as_ref()
+            .map_or(0, |(owners, _)| owners.len())
+            .max(1);
+        let is_same = self.epoch.agent() / warps == other.agent() / warps;
+        let near = if is_same {
+            Scope::Block
+        } else {
+            Scope::Cluster
+        };
+        self.shares(other) && strengths.weakness([self.epoch, other], near).is_none()
+    }
+
+    /// Whether it writes as an atomic operation does.
+    fn adds(&self) -> bool {
+        self.is_atomic() || self.strengths.is_some_and(|all| all.reduces(self.epoch))
     }
 
     /// Whether it goes through the asynchronous proxy, and the other did not.
@@ -255,7 +325,7 @@ pub(crate) fn check_access(
 ) -> Result<(), (usize, Race)> {
     cells.visit(at, count, |old| {
         compare(&old, sets, access)?;
-        Ok(match (access.writes(), access.is_atomic()) {
+        Ok(match (access.writes(), access.adds()) {
             (false, _) => SharedCell {
                 reads: sets.with(old.reads, access),
                 ..old
@@ -275,18 +345,28 @@ pub(crate) fn check_access(
 }
 
 fn compare(cell: &SharedCell, sets: &ReadSets, access: &Access<'_>) -> Result<(), Race> {
-    let after = |other: Epoch| access.after(other, access.knows(other), &access.view.fenced);
+    let after = |other: Epoch| {
+        let known = access.knows(other) && !access.is_apart(other);
+        access.after(other, known, &access.view.fenced)
+    };
     if !cell.write.is_none() {
         after(cell.write)?;
     }
-    if !cell.atomics.is_none() && !access.is_atomic() {
-        sets.each(cell.atomics, after)?;
+    let is_clear = access.is_atomic() && access.strengths.is_none_or(Strengths::is_plain);
+    if !cell.atomics.is_none() && !is_clear {
+        sets.each(cell.atomics, |other| {
+            if access.is_atomic_with(other) {
+                Ok(())
+            } else {
+                after(other)
+            }
+        })?;
     }
     if !access.writes() || cell.reads.is_none() {
         return Ok(());
     }
     let clear = |other: Epoch| {
-        if access.shares(other) || access.knows(other) {
+        if access.is_atomic_with(other) || access.knows(other) {
             Ok(())
         } else {
             Err(access.race_with(other, false))
@@ -330,6 +410,7 @@ mod tests {
             lane: 0,
             lockstep,
             owners: None,
+            strengths: None,
         }
     }
 

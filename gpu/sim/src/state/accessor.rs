@@ -86,6 +86,7 @@ impl<'v> Accessor<'v> {
             lane: epoch.lane(),
             lockstep: self.lockstep,
             owners: None,
+            strengths: None,
         }
     }
 }

@@ -45,6 +45,8 @@ pub(crate) struct Block {
     pub(crate) last_visit: Epoch,
     /// 32-bit registers of the block that its warps have given up (PTX ISA 9.7.19.5: a pool of the block).
     pub(crate) free_registers: i64,
+    /// Of each of its warps, how often it has executed `setmaxnreg`, and whether it has ended.
+    pub(crate) reallocations: Vec<(u32, bool)>,
 }
 
 impl Block {

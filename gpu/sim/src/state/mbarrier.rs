@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::order::clock::View;
+use crate::order::clock::{Epoch, View};
 
 /// The bytes of a barrier.
 pub(crate) const BYTES: usize = 8;
@@ -70,14 +70,17 @@ pub(crate) struct Mbarrier {
     /// The joined clocks of the arrivals in this phase and in those before.
     arriving: View,
     complete: View,
+    /// The same of the arrivals of other blocks, if there were some.
+    arriving_from_afar: Option<View>,
+    complete_from_afar: Option<View>,
     /// Whether a fence has followed its initialisation.
     pub(crate) fenced: bool,
-    /// The warp that initialised it.
-    pub(crate) owner: usize,
+    /// Its initialisation.
+    pub(crate) init: Epoch,
 }
 
 impl Mbarrier {
-    pub(crate) fn new(count: i64, owner: usize, agents: usize) -> Self {
+    pub(crate) fn new(count: i64, init: Epoch, agents: usize) -> Self {
         Mbarrier {
             count,
             pending: count,
@@ -85,18 +88,24 @@ impl Mbarrier {
             phase: 0,
             arriving: View::new(agents),
             complete: View::new(agents),
+            arriving_from_afar: None,
+            complete_from_afar: None,
             fenced: false,
-            owner,
+            init,
         }
     }
 
-    /// Counts an arrival with this clock; `false` if the phase expects no more arrivals.
-    pub(crate) fn arrive(&mut self, count: i64, view: &View) -> bool {
+    /// Counts an arrival with this clock, of another block or its own; `false` if the phase expects no more arrivals.
+    pub(crate) fn arrive(&mut self, count: i64, view: &View, is_afar: bool) -> bool {
         if count > self.pending {
             return false;
         }
         self.pending -= count;
-        self.arriving.join(view);
+        if is_afar {
+            join_some(&mut self.arriving_from_afar, view);
+        } else {
+            self.arriving.join(view);
+        }
         self.turn();
         true
     }
@@ -119,11 +128,27 @@ impl Mbarrier {
             self.phase += 1;
             self.pending = self.count;
             self.complete.join(&self.arriving);
+            if let Some(arriving) = &self.arriving_from_afar {
+                join_some(&mut self.complete_from_afar, arriving);
+            }
         }
     }
 
-    /// Returns the clock of the phase of a parity, if the phase is complete.
-    pub(crate) fn passed(&self, parity: u64) -> Option<&View> {
-        (self.phase % 2 != parity % 2).then_some(&self.complete)
+    /// Whether the phase of a parity is complete.
+    pub(crate) fn has_passed(&self, parity: u64) -> bool {
+        self.phase % 2 != parity % 2
+    }
+
+    /// Returns the clock of the phase of a parity, if the phase is complete, and that of the arrivals of other blocks.
+    pub(crate) fn passed(&self, parity: u64) -> Option<(&View, Option<&View>)> {
+        let passed = self.has_passed(parity);
+        passed.then_some((&self.complete, self.complete_from_afar.as_ref()))
+    }
+}
+
+fn join_some(view: &mut Option<View>, other: &View) {
+    match view {
+        Some(view) => view.join(other),
+        None => *view = Some(other.clone()),
     }
 }

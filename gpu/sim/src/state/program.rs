@@ -1,5 +1,7 @@
 //! A kernel's instructions in one list, with jumps in place of blocks.
 
+use crate::order::release::Ordering;
+use crate::order::strength::Strength;
 use colex_ir::{Atom, Control, Guard, Kernel, Memory, Op, Order, RegType, Scope, Space, Stmt};
 
 /// One step of a warp.
@@ -189,6 +191,39 @@ pub(crate) fn is_system(stmt: &Stmt) -> bool {
         | Order::Release(scope)
         | Order::AcqRel(scope) => scope == Scope::Sys,
     }
+}
+
+/// The scope of an ordered access, and the bytes of its operations.
+pub(crate) fn strength(stmt: &Stmt) -> Option<Strength> {
+    let (ordering, ty) = match &stmt.op {
+        Op::Memory(Memory::Load { access, .. } | Memory::Store { access, .. }) => {
+            (Ordering::of(access.order)?, access.ty)
+        }
+        Op::Memory(Memory::Atomic { order, ty, .. } | Memory::Reduce { order, ty, .. }) => {
+            (Ordering::of_atomic(*order), *ty)
+        }
+        Op::Memory(
+            Memory::AddressOf { .. }
+            | Memory::Mapa { .. }
+            | Memory::Cvta { .. }
+            | Memory::PrefetchTensorMap { .. }
+            | Memory::CreatePolicy { .. }
+            | Memory::Print { .. }
+            | Memory::Text { .. },
+        )
+        | Op::Atom(_)
+        | Op::Alu(_)
+        | Op::Exchange(_)
+        | Op::Sync(_)
+        | Op::Async(_)
+        | Op::Control(_) => return None,
+    };
+    // Of a pair, each half is one operation, or both are.
+    let is_pair = ty.float_pair().is_some();
+    Some(Strength {
+        scope: ordering.scope,
+        bytes: if is_pair { 0 } else { ty.bits() / 8 },
+    })
 }
 
 /// Whether an instruction is made for threads of several clusters that meet in global memory: their order then depends on

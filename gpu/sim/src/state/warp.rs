@@ -43,6 +43,10 @@ pub(crate) struct InFlight {
     /// The registers it writes, and those of A that it reads.
     pub(crate) slots: Vec<usize>,
     pub(crate) sources: Vec<usize>,
+    /// Its extents: M, N and K.
+    pub(crate) shape: [i64; 3],
+    /// The number of `wgmma.fence`, plus one, at its issue.
+    pub(crate) fences: u32,
     /// The step that issued it.
     pub(crate) pc: usize,
 }
@@ -68,6 +72,16 @@ pub(crate) struct Flying {
     pub(crate) group: u32,
     /// Whether a wait for its read is over; a later one says nothing new of it.
     pub(crate) has_read: bool,
+    /// The lanes that have waited for it, and those that have let a barrier tell of it.
+    pub(crate) waited: u32,
+    pub(crate) told: u32,
+}
+
+impl Flying {
+    /// The lanes whose part nothing tells of.
+    pub(crate) fn missing(&self) -> u32 {
+        self.lanes & !self.waited & !self.told
+    }
 }
 
 /// Copies in groups, each thread's its own.
@@ -79,18 +93,24 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    /// The copies that must be complete, or with `read` have read, for at most `pending` groups of each lane to be under way.
-    pub(crate) fn due(&self, mask: u32, pending: u32, read: bool) -> Vec<u64> {
-        let due = |copy: &&Flying| {
-            !(read && copy.has_read)
-                && lanes(mask & copy.lanes)
-                    .any(|lane| copy.group.saturating_add(pending) < self.committed[lane])
-        };
-        self.flying
-            .iter()
-            .filter(due)
-            .map(|copy| copy.number)
-            .collect()
+    /// The copies that must be complete, or with `read` have read, for at most `pending` groups of each lane of `mask` to be under
+    /// way. Each lane waits for its own part alone.
+    pub(crate) fn due(&mut self, mask: u32, pending: u32, read: bool) -> Vec<u64> {
+        let mut numbers = Vec::new();
+        for copy in self
+            .flying
+            .iter_mut()
+            .filter(|copy| !(read && copy.has_read))
+        {
+            let due = lanes(mask & copy.lanes & !copy.waited)
+                .filter(|lane| copy.group.saturating_add(pending) < self.committed[*lane])
+                .fold(0, |due, lane| due | 1 << lane);
+            if due != 0 {
+                numbers.push(copy.number);
+                copy.waited |= if read { 0 } else { due };
+            }
+        }
+        numbers
     }
 }
 
@@ -147,6 +167,8 @@ pub(crate) struct Warp {
     pub(crate) pc: usize,
     /// The number of instructions that it has executed.
     pub(crate) steps: u64,
+    /// That number at the end of the last round of a loop.
+    pub(crate) steps_at_round: u64,
     /// The reason for which it waits.
     pub(crate) wait: Option<Wait>,
     /// Whether it has reached bytes that it has to read and that are not written yet.
@@ -212,6 +234,7 @@ impl Warp {
             frames: Vec::new(),
             pc: 0,
             steps: 0,
+            steps_at_round: 0,
             wait: None,
             frozen: false,
             regs: Registers::new(registers),
@@ -255,6 +278,18 @@ impl Warp {
     pub(crate) fn learn(&mut self, mask: u32, known: &View) {
         self.view.join(known);
         self.learnt(mask, known.seen.get(self.index));
+    }
+
+    /// The same by a wait of the scope of the block, for arrivals of other blocks: it does not acquire what their warps have written.
+    pub(crate) fn learn_in_block(&mut self, mask: u32, known: &View, g: &super::block::Group) {
+        let each = g.warps_per_block();
+        let own = self.block * each..(self.block + 1) * each;
+        let mut view = known.clone();
+        view.unacquired.open(g.warps, |warp| {
+            let is_own = own.contains(&warp);
+            (0, if is_own { 0 } else { known.seen.get(warp) })
+        });
+        self.learn(mask, &view);
     }
 
     /// Orders some lanes after the steps of all lanes up to a clock.
@@ -310,6 +345,19 @@ impl Warp {
             0 => end,
             _ => self.pc + 1,
         };
+    }
+
+    /// The step of the innermost `Else` whose side has instructions and lanes, and is still to come.
+    pub(crate) fn other_side(&self) -> Option<usize> {
+        self.frames.iter().rev().find_map(|frame| match frame {
+            Frame::If {
+                other,
+                other_at,
+                end,
+                ..
+            } if other & !self.exited != 0 && other_at + 1 < *end => Some(*other_at),
+            Frame::If { .. } | Frame::Loop { .. } => None,
+        })
     }
 
     /// Both sides meet.

@@ -566,7 +566,10 @@ fn bulk_copies_and_reductions_move_plain_bytes() {
         host.bytes(&given);
         let before: Vec<u8> = (0..64).flat_map(|_| 7u32.to_le_bytes()).collect();
         let out = host.bytes(&before);
-        let launch = Launch::new(1, 32).dynamic_shared(2 * bytes as u32);
+        // A copy from shared memory to shared memory wants a cluster, whose two blocks do the same.
+        let blocks = if from_global || to_global { 1 } else { 2 };
+        let launch = Launch::new(blocks, 32).cluster(blocks);
+        let launch = launch.dynamic_shared(2 * bytes as u32);
         let result = host.run_with(&kernel, launch, &SimOptions::default().seed(cases));
         result.unwrap_or_else(|fault| panic!("{name}: {fault}"));
         let expected: Vec<u8> = match atom.reduction() {

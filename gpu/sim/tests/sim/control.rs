@@ -1,7 +1,7 @@
 //! Threads, branches, loops and barriers.
 
 use colex_ir::launch::Launch;
-use colex_ir::{BinaryOp, Compare, Order, Scope, ShuffleMode, Special, Type};
+use colex_ir::{BinaryOp, Compare, KernelBuilder, Order, Reg, Scope, ShuffleMode, Special, Type};
 use colex_sim::{FaultKind, Schedule, SimOptions};
 
 use super::helpers::*;
@@ -283,5 +283,96 @@ fn a_block_may_wait_for_an_earlier_one() {
         host.words(&[0]);
         let options = SimOptions::default().schedule(Schedule::from_seed(seed));
         host.run_with(&kernel, Launch::new(6, 1), &options).unwrap();
+    }
+}
+
+/// Every endless loop ends with the bound on steps, also one that executes no instruction.
+#[test]
+fn law_an_endless_loop_reaches_the_bound_on_steps() {
+    let kernels: [fn(&mut KernelBuilder, Reg); 5] = [
+        |k, _| k.loop_(|_| {}),
+        |k, never| k.loop_(|k| k.break_if(never)),
+        |k, never| k.loop_(|k| k.if_(never, |k| k.sync())),
+        |k, never| k.loop_(|k| k.loop_(|k| k.break_if(never))),
+        |k, _| {
+            k.loop_(|k| {
+                k.mov(Type::U32, 1);
+            });
+        },
+    ];
+    for (number, build) in kernels.into_iter().enumerate() {
+        let mut k = kernel("endless");
+        let one = k.mov(Type::U32, 1);
+        let never = k.setp(Compare::Eq, Type::U32, one, 2);
+        build(&mut k, never);
+        let mut options = SimOptions::default();
+        options.max_steps = 1000;
+        let fault = Host::default().run_with(&k.finish(), Launch::new(1, 32), &options);
+        let fault = fault.unwrap_err();
+        assert_eq!(fault.kind(), FaultKind::Limit, "{number}: {fault}");
+        assert_eq!(
+            fault.what(),
+            "the warp has executed 1000 instructions, as many as `SimOptions::max_steps` allows: does it wait for something that never happens? If not, raise that bound"
+        );
+    }
+    // Rounds of a loop that ends count only if they have no instruction: these are within the bound.
+    let mut k = kernel("ends");
+    k.for_range(0, 200, 1, |k, _| {
+        k.mov(Type::U32, 1);
+    });
+    let mut options = SimOptions::default();
+    options.max_steps = 1000;
+    Host::default()
+        .run_with(&k.finish(), Launch::new(1, 32), &options)
+        .unwrap();
+}
+
+/// `%smid` is below the number of multiprocessors of the architecture, and each of them is used.
+#[test]
+fn law_multiprocessors_are_those_of_the_architecture() {
+    use colex_atom::Arch;
+    use colex_ir::launch::Limits;
+    for arch in [Arch::Sm70, Arch::Sm80, Arch::Sm90a] {
+        let slots = Limits::of(arch).multiprocessors;
+        let mut k = KernelBuilder::new("slots", arch);
+        let counts = k.pointer("counts");
+        let slot = k.mov(Type::U32, Special::SmId);
+        let one = k.mov(Type::U32, 1);
+        let at = element(&mut k, counts, slot, 4);
+        k.reduce(
+            colex_ir::AtomicOp::Add,
+            colex_ir::Space::Global,
+            Type::U32,
+            at,
+            &[one],
+        );
+        let mut host = Host::default();
+        let counts = host.words(&vec![0; slots as usize]);
+        host.run(&k.finish(), Launch::new(2 * slots, 1)).unwrap();
+        assert_eq!(host.read(counts, slots as usize), vec![2; slots as usize]);
+    }
+}
+
+/// The gap in front of aligned dynamic shared memory counts as the rest of it.
+#[test]
+fn law_dynamic_shared_memory_ends_within_the_block() {
+    let most = colex_ir::launch::Limits::of(colex_atom::Arch::Sm90a).shared;
+    let run = |bytes: u32| {
+        let mut k = kernel("holds");
+        let word = k.shared("word", 16, 16);
+        k.dynamic_shared(1024);
+        k.store(shared(Type::U32), word, 1);
+        let launch = Launch::new(1, 1).dynamic_shared(bytes);
+        Host::default().run(&k.finish(), launch)
+    };
+    run(most - 1024).unwrap();
+    for bytes in [most - 1023, most - 16] {
+        let fault = run(bytes).unwrap_err();
+        assert_eq!(fault.kind(), FaultKind::Launch);
+        let sentence = format!(
+            "dynamic shared memory of {bytes} bytes begins at byte 1024 of the block's, by its alignment, and ends at byte {}: a block has at most {most} bytes",
+            bytes + 1024
+        );
+        assert_eq!(fault.what(), sentence);
     }
 }

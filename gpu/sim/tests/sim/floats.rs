@@ -1,7 +1,7 @@
 //! Each floating-point instruction against a reference, over edge values and random ones.
 
 use colex_atom::{FloatFormat, Rounding};
-use colex_ir::{BinaryOp, Compare, Type};
+use colex_ir::{BinaryOp, Compare, Type, UnaryOp};
 use half::{bf16, f16};
 
 use super::arithmetic::{each, triples};
@@ -306,4 +306,132 @@ fn conversions_round_once() {
         }
     }
     println!("law sim.convert: {cases} cases");
+}
+
+/// Integers of 64 bits become the nearest binary64, or with `.rz` the nearest one that is no farther from zero.
+#[test]
+fn law_integers_become_binary64_with_both_roundings() {
+    let near = |bits: i64| [bits - 1, bits, bits + 1, bits + 2, bits + 3, bits + 5];
+    let edges = [
+        0,
+        1 << 53,
+        (1 << 62) + 1,
+        i64::MAX - 5,
+        i64::MIN + 1,
+        -(1 << 53) - 3,
+    ];
+    let mut triples = super::arithmetic::triples();
+    triples.extend(edges.into_iter().flat_map(near).map(|x| [x as u64, 0, 0]));
+    let mut cases = 0;
+    for from in [Type::U64, Type::S64] {
+        for rounding in [colex_ir::Rounding::Rn, colex_ir::Rounding::Rz] {
+            let found = each(&triples, from, |k, [a, ..]| {
+                let d = k.reg(colex_ir::RegType::F64);
+                k.cvt_to(d, Type::F64, from, rounding, a);
+                d
+            });
+            for (t, found) in triples.iter().zip(found) {
+                let x = match from {
+                    Type::S64 => i128::from(t[0] as i64),
+                    _ => i128::from(t[0]),
+                };
+                let y = f64::from_bits(found);
+                let distance = |y: f64| (y as i128 - x).abs();
+                let neighbours =
+                    [y.to_bits() - u64::from(y != 0.0), y.to_bits() + 1].map(f64::from_bits);
+                let is_right = match rounding {
+                    colex_ir::Rounding::Rz => {
+                        let beyond = neighbours[1] as i128;
+                        (y as i128).abs() <= x.abs()
+                            && (beyond.abs() > x.abs() || beyond == y as i128)
+                    }
+                    _ => neighbours
+                        .iter()
+                        .all(|other| distance(*other) >= distance(y)),
+                };
+                assert!(is_right, "{rounding:?} of {x}: {y:e}");
+                cases += 1;
+            }
+        }
+    }
+    println!("law sim.integers_to_binary64: {cases} cases");
+}
+
+/// `.ftz` takes a subnormal for zero of its sign, and gives zero for one.
+#[test]
+fn law_approximations_flush_subnormals() {
+    let subnormal = f32::from_bits(0x0040_0000);
+    let infinity = f32::INFINITY;
+    let rows = [
+        (UnaryOp::Rcp, subnormal, infinity),
+        (UnaryOp::Rcp, -subnormal, -infinity),
+        (UnaryOp::Rcp, 1.5 * 2f32.powi(127), 0.0),
+        (UnaryOp::Rcp, -1.5 * 2f32.powi(127), -0.0),
+        (UnaryOp::Rcp, 4.0, 0.25),
+        (UnaryOp::Rcp, f32::MIN_POSITIVE, 2f32.powi(126)),
+        (UnaryOp::Rsqrt, subnormal, infinity),
+        (UnaryOp::Rsqrt, -subnormal, -infinity),
+        (UnaryOp::Rsqrt, 4.0, 0.5),
+        (UnaryOp::Lg2, subnormal, -infinity),
+        (UnaryOp::Lg2, 8.0, 3.0),
+        (UnaryOp::Ex2, -127.0, 0.0),
+        (UnaryOp::Ex2, -126.0, f32::MIN_POSITIVE),
+        (UnaryOp::Ex2, subnormal, 1.0),
+        (UnaryOp::Sin, -subnormal, -0.0),
+        (UnaryOp::Cos, subnormal, 1.0),
+        // It has no `.ftz`.
+        (
+            UnaryOp::Sqrt,
+            f32::from_bits(1 << 20),
+            f32::from_bits(1 << 20).sqrt(),
+        ),
+    ];
+    for (op, x, expected) in rows {
+        let bits = [[u64::from(x.to_bits()), 0, 0]; 32];
+        let found = each(&bits, Type::F32, |k, [a, ..]| k.unary(op, Type::F32, a));
+        assert_eq!(found[0], u64::from(expected.to_bits()), "{op:?} of {x:e}");
+    }
+    for (x, expected) in [(-127.0, 0.0), (-126.0, f32::MIN_POSITIVE), (3.0, 8.0)] {
+        let bits = [[u64::from(bf16::from_f32(x).to_bits()), 0, 0]; 32];
+        let found = each(&bits, Type::Bf16, |k, [a, ..]| {
+            k.unary(UnaryOp::Ex2, Type::Bf16, a)
+        });
+        assert_eq!(
+            found[0],
+            u64::from(bf16::from_f32(expected).to_bits()),
+            "ex2 of {x}"
+        );
+    }
+}
+
+/// A pair of halves becomes a pair of 8-bit floats, each rounded to the nearest and no larger than the largest.
+#[test]
+fn law_pairs_of_halves_become_pairs_of_8_bits() {
+    let mut dice = Dice(3);
+    let edges = [
+        0, 0x8000, 0x3c00, 0x7bff, 0xfbff, 0x7c00, 0xfc00, 0x7e00, 1, 0x5f00, 0x5f40, 0x7b00,
+    ];
+    let mut pairs: Vec<u64> = edges
+        .iter()
+        .flat_map(|a| edges.iter().map(move |b| a << 16 | b))
+        .collect();
+    pairs.extend((0..400).map(|_| dice.next() & 0xffff_ffff));
+    let triples: Vec<[u64; 3]> = pairs.iter().map(|x| [*x, 0, 0]).collect();
+    for (to, format) in [
+        (Type::E4m3x2, FloatFormat::E4M3),
+        (Type::E5m2x2, FloatFormat::E5M2),
+    ] {
+        let found = each(&triples, Type::B32, |k, [a, ..]| k.cvt(to, Type::F16x2, a));
+        for (pair, found) in pairs.iter().zip(found) {
+            let one = |half: u64| {
+                let x = f16::from_bits(half as u16).to_f64();
+                format.encode_saturating(x, Rounding::Nearest)
+            };
+            assert_eq!(
+                found,
+                one(pair >> 16) << 8 | one(pair & 0xffff),
+                "{to} of {pair:#x}"
+            );
+        }
+    }
 }

@@ -242,6 +242,7 @@ const SCENES: [(FaultKind, u32, Scene); 15] = {
         }),
         (Uninitialised, 2, |k, _, _, _| {
             let at = Address::from(Base::DynamicShared).at(100);
+            k.cluster_sync();
             k.emit(|ir| {
                 let base = ir.address_of(at);
                 let far = ir.mapa(base, 1);

@@ -73,7 +73,7 @@ fn a_fence_between_the_proxies_is_missing() {
     says(
         &barrier,
         FaultKind::MissingFence,
-        "thread (0,0,0) of block (0,0,0), at `copy SM90_BULK_COPY_G2S [tile] <- [%rd0], barrier [bar], bytes 128` (here): the barrier at byte 0 of `bar` is used from outside of its block's generic proxy, and no `fence.mbarrier_init` follows its initialisation",
+        "thread (0,0,0) of block (0,0,0), at `copy SM90_BULK_COPY_G2S [tile] <- [%rd0], barrier [bar], bytes 128` (here): the barrier at byte 0 of `bar` is used from outside of its block's generic proxy, and neither `fence.mbarrier_init` nor `fence.proxy.async` follows its initialisation",
     );
 }
 

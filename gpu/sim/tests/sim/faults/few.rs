@@ -330,3 +330,106 @@ fn who_asks_a_barrier_and_is_answered_knows_what_came_before() {
         run.unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
     }
 }
+
+/// The number of arrivals may be in a register: 0, or more than a phase counts, is refused.
+#[test]
+fn law_an_arrival_counts_as_many_as_a_phase_may() {
+    let most = (1 << 20) - 1;
+    let arrive = |count: i64| {
+        move |k: &mut KernelBuilder, _: Reg| {
+            let bar = k.shared("bar", 8, 8);
+            k.mbarrier_init(bar, most);
+            let count = k.mov(Type::U32, count);
+            k.push(Sync::MbarrierArrive {
+                space: Space::Shared,
+                a: bar.into(),
+                count: Some(count.into()),
+                expect: None,
+                scope: colex_ir::Scope::Cta,
+            });
+        }
+    };
+    for count in [0, most + 1, i64::from(u32::MAX)] {
+        let found = fault(arrive(count), Launch::new(1, 1));
+        assert_eq!(found.kind(), FaultKind::Barrier);
+        let sentence = format!(
+            "this counts {count} arrivals at the barrier at byte 0 of `bar`: 1 to 1048575 are possible"
+        );
+        assert_eq!(found.what(), sentence);
+    }
+    for count in [1, most] {
+        let mut k = kernel("arrives");
+        let data = k.pointer("data");
+        let data = k.param(data);
+        arrive(count)(&mut k, data);
+        let mut host = Host::default();
+        host.empty(256);
+        host.run(&k.finish(), Launch::new(1, 1)).unwrap();
+    }
+}
+
+/// Products of two shapes that share accumulators follow each other by a `wgmma.fence`; products of one shape need none.
+#[test]
+fn law_products_in_flight_that_share_accumulators_have_one_shape() {
+    let build = |second: &'static str, fences: bool| {
+        move |k: &mut KernelBuilder, _: Reg| {
+            let [first, second] =
+                ["SM90_64x8x16_F32F16F16_SS", second].map(|name| mma(name).unwrap());
+            k.dynamic_shared(1024);
+            let base = k.address_of(Base::DynamicShared);
+            let thread = k.mov(Type::U32, Special::Tid(0));
+            let at = k.mad(Type::U32, thread, 4, base);
+            for i in 0..8 {
+                k.store(shared(Type::U32), Address::from(at).at(512 * i), 0);
+            }
+            k.fence(FenceKind::ProxyAsyncShared);
+            k.sync();
+            let descriptor = |start: i64| {
+                let tile = GmmaDescriptor {
+                    start,
+                    leading: 128,
+                    stride: 256,
+                    ..Default::default()
+                };
+                tile.encode().unwrap() as i64
+            };
+            let start = k.shr(Type::U32, base, 4);
+            let start = k.cvt(Type::U64, Type::U32, start);
+            let a = k.add(Type::U64, start, descriptor(0));
+            let b = k.add(Type::U64, start, descriptor(2048));
+            let d = k.regs(RegType::F32, 8);
+            d.iter().for_each(|d| k.mov_to(*d, 0.0));
+            k.wgmma_fence();
+            k.wgmma(&first, &d[..4], &[a], b, ScaleD::One);
+            if fences {
+                k.wgmma_fence();
+            }
+            let wide = second.mnk()[1] == 16;
+            k.wgmma(
+                &second,
+                if wide { &d } else { &d[..4] },
+                &[a],
+                b,
+                ScaleD::One,
+            );
+            k.wgmma_commit();
+            k.wgmma_wait(0);
+        }
+    };
+    let launch = Launch::new(1, 128).dynamic_shared(4096);
+    let (same, other) = ("SM90_64x8x16_F32F16F16_SS", "SM90_64x16x16_F32F16F16_SS");
+    for (second, fences) in [(same, false), (same, true), (other, true)] {
+        let mut k = kernel("products");
+        let data = k.pointer("data");
+        let data = k.param(data);
+        build(second, fences)(&mut k, data);
+        let mut host = Host::default();
+        host.empty(256);
+        host.run(&k.finish(), launch).unwrap();
+    }
+    let found = fault(build(other, false), launch);
+    assert_eq!(found.kind(), FaultKind::InFlight);
+    assert!(found.what().ends_with(
+        "which is in flight and has the shape m64n8k16: between products of two shapes, `wgmma.fence` is missing"
+    ), "{found}");
+}

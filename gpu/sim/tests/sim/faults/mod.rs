@@ -3,6 +3,7 @@
 mod asynchronous;
 mod culprit;
 mod few;
+mod reach;
 
 use colex_ir::launch::Launch;
 use colex_ir::{Address, Compare, Control, Kernel, KernelBuilder, Reg, RegType, Special, Type};
