@@ -54,7 +54,7 @@ fn weighed() -> Result<(), Box<dyn Error>> {
     let x = device.zeros::<f32>(65_536)?;
     let mut y = device.zeros::<f32>(65_536)?;
     let (x, y) = (x.view((1, 65_536))?, y.view_mut((1, 65_536))?);
-    let call = Rowwise::new(RowFunction::RmsNorm, &x, &y).prepare()?;
+    let call = Rowwise::new(RowFunction::Softmax, &x, &y).prepare()?;
     println!("{}", call.explain().lines().last().unwrap_or_default());
     // ANCHOR_END: weighed
     Ok(())

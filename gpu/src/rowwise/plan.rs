@@ -466,8 +466,8 @@ struct LaggingRows {
 /// 32768 0.911 (0.860), 65536 0.917 (0.824), 98304 0.911 (0.856), 2^18 0.934 (0.833), 2^19 0.924 (0.825), 2^20 0.921 (0.813); of `bf16`: 65536
 /// 0.897 (0.851), 131072 0.903 (0.812), 196608 0.886 (0.828), 2^18 0.900 (0.812), 2^19 0.908 (0.805), 2^20 0.893 (0.797). Layer norm of `f32`:
 /// 32768 0.872 (0.790), 65536 0.877 (0.748), 98304 0.867 (0.735), 2^18 0.875 (0.738), 2^19 0.877 (0.732), 2^20 0.851 (0.595); of `bf16`: 65536
-/// 0.828 (0.761), 131072 0.814 (0.739), 196608 0.782 (0.695), 2^18 0.815 (0.760), 2^19 0.819 (0.739), 2^20 0.821 (0.721). Softmax of `f32`: 2^19
-/// 0.918 (0.816), 2^20 0.907 (0.782); of `bf16`: 2^19 0.867 (0.838), 2^20 0.837 (0.785). Lengths between were not measured.
+/// 0.828 (0.761), 131072 0.814 (0.739), 196608 0.782 (0.695), 2^18 0.815 (0.760), 2^19 0.819 (0.739), 2^20 0.821 (0.721). Softmax of `f32`: 2^18
+/// 0.917 (0.903), 2^19 0.918 (0.816), 2^20 0.907 (0.782); of `bf16`: 2^19 0.867 (0.838), 2^20 0.837 (0.785). Lengths between were not measured.
 const LAGGING: &[LaggingRows] = &[
     LaggingRows {
         functions: &[RowFunction::RmsNorm],
@@ -512,7 +512,7 @@ const LAGGING: &[LaggingRows] = &[
     LaggingRows {
         functions: &[RowFunction::Softmax, RowFunction::LogSoftmax],
         size: 4,
-        bytes: [1 << 20, 1 << 22],
+        bytes: [1 << 19, 1 << 22],
         part: 1 << 15,
         of_block: [256, 2],
         lag: 1,
@@ -694,12 +694,6 @@ const TEAM_ROWS: [i64; 2] = [1 << 19, (1 << 19) - 1];
 /// teams to a device, an H100 was the fastest or within a hundredth of it, for rows of 2^18 to 2^21 numbers.
 const TEAM_GROUPS: [i64; 3] = [4, 2, 1];
 
-/// The number of teams of one group that share a device with a fast memory, for rows of `f32` of at least this number of bytes. On an H200,
-/// softmax of 2^20 numbers was at 0.792, 0.804 and 0.777 of a copy in three runs by teams of 33 blocks of 512 threads, and at 0.754, 0.786
-/// and 0.782 by 64 blocks with two groups; of 2^19 at 0.801 by four groups, and at 0.791 by one.
-const TEAMS_ALONE: i64 = 4;
-const TEAM_ROW_ALONE: i64 = 3 << 20;
-
 /// The microseconds of a row in which a team of one group moves nothing: those of its meeting, and those of an element of a block. On an
 /// H100 a row of 32768 numbers of f32 for each block loses 1.6 to 2.4, and one of 65536 of bf16 2.3 to 3.0. Two groups lose
 /// 0.7 to 0.9 and 1.0 to 1.4, four 0.4 and 0.4 to 0.5: the last number is the power of the number of groups by which they lose less.
@@ -781,11 +775,16 @@ impl RowwisePlan {
     ///   rows of an RMSNorm of `f32` of more than 48 KiB and at most 256 KiB, and of 16 bits of more than 32 KiB and at most 256 KiB,
     ///   and of a layer norm of more than 64 KiB and at most 512 KiB, or less than 512 KiB in 16 bits.
     ///
+    /// - Tensors of 64 MiB and more have teams of blocks whose results lag behind their totals ([`RowStorage::Teams`]). These are rows without a
+    ///   residual of an RMSNorm or a layer norm of more than 88 KiB and at most 4 MiB, and of a softmax or log-softmax of more than 512 KiB
+    ///   and at most 4 MiB. A block has at most 16 KiB of a row by four groups of 256 threads, or 32 KiB by two, and the launch has at most
+    ///   128 blocks. Such rows of smaller tensors have the plans above.
+    ///
     /// Below this rate, two groups of threads take rows of `f32` of more than 256 KiB and at most 512 KiB in turn
     /// ([`RowStorage::Alternating`]), and one block keeps all of a row of a softmax of 96 to 128 KiB.
     ///
-    /// Rows of more than 512 KiB in `f32`, of 512 KiB and more in a type of 16 bits, and of more than 256 KiB of an RMSNorm, of tensors of
-    /// 64 MiB and more, are held by teams of blocks ([`RowStorage::Teams`]), if a model finds that faster than passes: a block loses 1.4 us
+    /// Other rows of more than 512 KiB in `f32`, of 512 KiB and more in a type of 16 bits, and of more than 256 KiB of an RMSNorm, of tensors
+    /// of 64 MiB and more, are held by teams of blocks without a lag, if a model finds that faster than passes: a block loses 1.4 us
     /// of each row to the meeting and 0.6 to each 32768 elements of it, less if several groups of threads take rows in turn, and a second
     /// pass takes as long as reading 1.25 of what shared memory does not keep of the row, 1.7 of 16 bits, or at least half of the row, of a
     /// norm all of it. Blocks of teams keep the weights of a norm in shared memory, if it has room.
@@ -803,7 +802,7 @@ impl RowwisePlan {
     /// };
     /// let [softmax, norm] = [RowFunction::Softmax, RowFunction::RmsNorm];
     /// assert!(matches!(storage(softmax, h200)?, RowStorage::Divided { held: 3, kept: 13, .. }));
-    /// assert!(matches!(storage(norm, h200)?, RowStorage::Divided { held: 2, kept: 14, .. }));
+    /// assert!(matches!(storage(norm, h200)?, RowStorage::Teams { groups: 4, lag: 2, .. }));
     /// assert!(matches!(storage(softmax, h100)?, RowStorage::Ahead { .. }));
     /// # Ok::<(), colex_gpu::Error>(())
     /// ```
@@ -1325,7 +1324,10 @@ impl RowwisePlan {
         let in_turn = || rates.and_then(|_| plan.in_turn(problem, arch));
         let of_teams = rates.filter(|_| may_have_teams);
         let lagging = || plan.lagging_by_default(problem, arch, of_teams?);
-        let of_teams = || plan.of_teams(problem, arch, of_teams?).map(|(teams, _)| teams);
+        let of_teams = || {
+            plan.of_teams(problem, arch, of_teams?)
+                .map(|(teams, _)| teams)
+        };
         let shifted = plan
             .staged(problem, arch)
             .or_else(|| plan.shifted(problem, arch));
@@ -1748,14 +1750,6 @@ impl RowwisePlan {
             let plan = RowwisePlan::in_teams(problem, arch, [blocks, all], threads);
             fits.then_some((groups, plan.ok()?))
         };
-        let alone = || {
-            let blocks = all / TEAMS_ALONE;
-            let is_long = rates.memory() >= FAST && kind == 0 && row >= TEAM_ROW_ALONE;
-            let is_held = div_up(row, TEAM_BYTES) <= blocks;
-            let threads = [MOST_THREADS / 2, 1];
-            let plan = RowwisePlan::in_teams(problem, arch, [blocks, all], threads);
-            (is_long && is_held).then_some((1, plan.ok()?))
-        };
         let usual = || TEAM_GROUPS.into_iter().find_map(with_groups);
         // A norm has four groups if two such teams have room. Otherwise a layer norm, whose blocks exchange four numbers, has one group in each
         // block of two teams: of 2^20 numbers of `f32` on an H200, 0.594 of a copy, with two groups 0.543, and by one team of 132 blocks with
@@ -1767,8 +1761,7 @@ impl RowwisePlan {
             is_held.then_some((1, plan.ok()?))
         };
         let (groups, plan) = match self.operands.function {
-            RowFunction::Softmax | RowFunction::LogSoftmax => alone().or_else(usual)?,
-            RowFunction::RmsNorm => usual()?,
+            RowFunction::Softmax | RowFunction::LogSoftmax | RowFunction::RmsNorm => usual()?,
             RowFunction::LayerNorm => with_groups(TEAM_GROUPS[0])
                 .or_else(of_half)
                 .or_else(usual)?,
