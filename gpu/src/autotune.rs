@@ -67,7 +67,7 @@ struct Known {
     read: usize,
     /// For each type of problems, the plans by device and problem.
     plans: HashMap<TypeId, Box<dyn Any + Send>>,
-    /// The plans that could not be written, with the last reason.
+    /// The last of the plans that could not be written, with the reasons.
     unsaved: Vec<String>,
 }
 
@@ -80,6 +80,9 @@ pub(crate) trait Tuned: Clone + Eq + Hash + fmt::Display + Send + 'static {
     /// A plan; its `Display` output is its name.
     type Plan: Copy + fmt::Display + Send;
 }
+
+/// The most sentences about plans that could not be written.
+const UNSAVED: usize = 64;
 
 /// The plans that are measured.
 const CANDIDATES: usize = 8;
@@ -136,7 +139,7 @@ impl Autotune {
         self.len() == 0
     }
 
-    /// Returns why plans could not be appended to the file, one sentence for each; such plans are kept in memory.
+    /// Returns why plans could not be appended to the file, one sentence for each of the last 64; such plans are kept in memory.
     pub fn unsaved(&self) -> Vec<String> {
         self.known().unsaved.clone()
     }
@@ -227,6 +230,9 @@ impl Autotune {
         let written = self.file.append(&format!("{problem}\t{text}"));
         let mut known = self.known();
         if let Err(why) = written {
+            if known.unsaved.len() == UNSAVED {
+                known.unsaved.remove(0);
+            }
             known.unsaved.push(format!("{problem}: {why}"));
         }
         known.entries.insert(problem, text);
@@ -322,6 +328,40 @@ mod tests {
     use colex_device::Arch;
 
     use super::*;
+
+    /// A problem that has a number.
+    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    struct Numbered(usize);
+
+    impl fmt::Display for Numbered {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "problem {}", self.0)
+        }
+    }
+
+    impl Tuned for Numbered {
+        type Plan = usize;
+    }
+
+    #[test]
+    fn plans_without_a_file_are_kept_in_memory_and_the_last_are_told() {
+        let name = format!("colex-plans-gone-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let measured = Autotune::open(&path).expect("a new file");
+        std::fs::remove_file(&path).expect("it is there");
+        for number in 0..100 {
+            measured.remember(("a device".to_string(), Numbered(number)), number);
+        }
+        let unsaved = measured.unsaved();
+        let version = env!("CARGO_PKG_VERSION");
+        let said = |number: usize| {
+            let path = path.display();
+            format!("colex {version}, a device: problem {number}: there is no file {path}")
+        };
+        assert_eq!(unsaved, (36..100).map(said).collect::<Vec<_>>());
+        assert_eq!(measured.len(), 100);
+        assert!(!path.exists());
+    }
 
     #[test]
     fn law_a_repeated_matrix_has_the_numbers_in_turn() {
