@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use colex_device::{Device, Repeats, SharedLines, TimedWork};
+use colex_device::{Buffer, Device, Element, Repeats, SharedLines, TimedWork};
 
 use crate::calls::Call;
 use crate::error::{Error, ErrorKind};
@@ -67,7 +67,7 @@ struct Known {
     read: usize,
     /// For each type of problems, the plans by device and problem.
     plans: HashMap<TypeId, Box<dyn Any + Send>>,
-    /// The plans that could not be written, with the last reason.
+    /// The last of the plans that could not be written, with the reasons.
     unsaved: Vec<String>,
 }
 
@@ -80,6 +80,9 @@ pub(crate) trait Tuned: Clone + Eq + Hash + fmt::Display + Send + 'static {
     /// A plan; its `Display` output is its name.
     type Plan: Copy + fmt::Display + Send;
 }
+
+/// The most sentences about plans that could not be written.
+const UNSAVED: usize = 64;
 
 /// The plans that are measured.
 const CANDIDATES: usize = 8;
@@ -136,7 +139,7 @@ impl Autotune {
         self.len() == 0
     }
 
-    /// Returns why plans could not be appended to the file, one sentence for each; such plans are kept in memory.
+    /// Returns why plans could not be appended to the file, one sentence for each of the last 64; such plans are kept in memory.
     pub fn unsaved(&self) -> Vec<String> {
         self.known().unsaved.clone()
     }
@@ -227,6 +230,9 @@ impl Autotune {
         let written = self.file.append(&format!("{problem}\t{text}"));
         let mut known = self.known();
         if let Err(why) = written {
+            if known.unsaved.len() == UNSAVED {
+                known.unsaved.remove(0);
+            }
             known.unsaved.push(format!("{problem}: {why}"));
         }
         known.entries.insert(problem, text);
@@ -278,17 +284,96 @@ pub(crate) fn fastest<Q: Copy, A>(
     Ok(fastest.map(|((plan, _), _)| *plan))
 }
 
-/// Returns what `number` makes of numbers from -1 to 1, in an order that is the same on every run.
-pub(crate) fn numbers<T: Copy>(count: usize, number: impl Fn(f64) -> T) -> Vec<T> {
+/// How many numbers are drawn: a matrix repeats them.
+const DRAWN: usize = 8191;
+
+/// Returns what `number` makes of a few thousand numbers from -1 to 1, in an order that is the same on every run.
+pub(crate) fn numbers<T>(number: impl Fn(f64) -> T) -> Vec<T> {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
-    // A few thousand are drawn: a matrix repeats them.
-    let drawn: Vec<T> = (0..count.min(8191))
+    (0..DRAWN)
         .map(|_| {
             state = state
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
             number((state >> 40) as f64 / f64::from(1 << 23) - 1.0)
         })
-        .collect();
-    drawn.iter().cycle().take(count).copied().collect()
+        .collect()
+}
+
+/// Returns a buffer of `count` elements that repeats `numbers`. The host has these alone: the device copies the rest, each time as many as
+/// there are.
+///
+/// # Errors
+///
+/// Returns the device's error.
+pub(crate) fn repeated<T: Element>(
+    device: &Device,
+    numbers: &[T],
+    count: usize,
+) -> Result<Buffer<T>, Error> {
+    let buffer = device.uninitialised(count)?;
+    let mut filled = numbers.len().min(count);
+    buffer.slice(..filled)?.write(&numbers[..filled])?;
+    while 0 < filled && filled < count {
+        let more = filled.min(count - filled);
+        let place = buffer.slice(filled..filled + more)?;
+        place.copy_from(&buffer.slice(..more)?)?;
+        filled += more;
+    }
+    Ok(buffer)
+}
+
+#[cfg(test)]
+mod tests {
+    use colex_device::Arch;
+
+    use super::*;
+
+    /// A problem that has a number.
+    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    struct Numbered(usize);
+
+    impl fmt::Display for Numbered {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "problem {}", self.0)
+        }
+    }
+
+    impl Tuned for Numbered {
+        type Plan = usize;
+    }
+
+    #[test]
+    fn plans_without_a_file_are_kept_in_memory_and_the_last_are_told() {
+        let name = format!("colex-plans-gone-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let measured = Autotune::open(&path).expect("a new file");
+        std::fs::remove_file(&path).expect("it is there");
+        for number in 0..100 {
+            measured.remember(("a device".to_string(), Numbered(number)), number);
+        }
+        let unsaved = measured.unsaved();
+        let version = env!("CARGO_PKG_VERSION");
+        let said = |number: usize| {
+            let path = path.display();
+            format!("colex {version}, a device: problem {number}: there is no file {path}")
+        };
+        assert_eq!(unsaved, (36..100).map(said).collect::<Vec<_>>());
+        assert_eq!(measured.len(), 100);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn law_a_repeated_matrix_has_the_numbers_in_turn() {
+        let device = Device::simulator(Arch::Sm90a);
+        let numbers = numbers(|number| number as f32);
+        let counts = [0, 1, 8190, 8191, 8192, 16382, 16383, 50_000, 131_072];
+        for count in counts {
+            let found = repeated(&device, &numbers, count).and_then(|all| Ok(all.download()?));
+            let found = found.expect("the simulator has room");
+            let expected: Vec<f32> = numbers.iter().cycle().take(count).copied().collect();
+            assert!(found == expected, "{count}");
+        }
+        println!("law autotune.repeated: {} cases", counts.len());
+    }
 }

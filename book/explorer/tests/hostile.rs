@@ -168,6 +168,28 @@ fn law_hostile_texts_get_a_sentence_soon() {
             request[field] = json!(text);
             ask(request);
         }
+        for field in ["of", "atom", "operand", "tile", "start"] {
+            let mut request = json!({"panel": "descriptor", "of": "tile", "atom": "SM90_64x64x16_F32F16F16_SS",
+                "operand": "A", "tile": "(64,64):(64,1)", "start": "1024"});
+            request[field] = json!(text);
+            ask(request);
+        }
+        ask(
+            json!({"panel": "descriptor", "of": "bits", "atom": "SM90_64x64x16_F32F16F16_SS", "operand": "A", "bits": text}),
+        );
+        for field in ["image", "lower", "upper", "column", "at", "offsets"] {
+            let mut request = json!({"panel": "descriptor", "of": "im2col", "image": "(8,4,4,2)", "lower": "(-1,-1)",
+                "upper": "(-1,-1)", "column": "(8,16)", "at": "0, 2, 1, 0", "offsets": "(0,0)"});
+            request[field] = json!(text);
+            ask(request);
+        }
+        ask(json!({"panel": "paste", "text": text}));
+        // The cell whose words are asked for: its view, and its number.
+        for say in [text.clone(), format!("C {text}"), format!("{text} 0")] {
+            ask(json!({"panel": "layout", "layout": "(4,8):(8,1)", "say": say}));
+            ask(json!({"panel": "layout", "layout": text, "say": say}));
+            ask(json!({"panel": "atom", "name": "SM90_64x64x16_F32F16F16_SS", "say": say}));
+        }
         for field in [
             "kernel", "n", "blocks", "threads", "shared", "mistake", "block", "warp", "step",
         ] {

@@ -281,8 +281,7 @@ fn fastest<T: GemmElement>(
     let sums = (problem.log_sum_exp).then(|| reach([batch, heads, queries], problem.sum_strides));
     let sinks = problem.sinks.map(|stride| reach([heads], [stride]));
     let copies = autotune::copies(pieces.iter().sum());
-    let longest = pieces.iter().copied().max().unwrap_or(0) / T::BYTES;
-    let numbers = autotune::numbers(longest, T::from_f64);
+    let numbers = autotune::numbers(T::from_f64);
     let mut memory: Vec<Buffer<T>> = Vec::new();
     let mut other: Vec<Buffer<f32>> = Vec::new();
     let numbers_of = numbers_of(problem);
@@ -292,7 +291,7 @@ fn fastest<T: GemmElement>(
     for _ in 0..copies {
         let mut place = Vec::new();
         for (bytes, address) in pieces.into_iter().zip(addresses) {
-            let buffer = device.upload(&numbers[..bytes / T::BYTES])?;
+            let buffer = autotune::repeated(device, &numbers, bytes / T::BYTES)?;
             place.push(buffer.address() + address % 256);
             memory.push(buffer);
         }
@@ -481,16 +480,16 @@ mod tests {
     /// Runs a plan for a measured problem on the simulator, and returns O.
     fn computed(plan: &AttentionPlan, problem: &AttentionProblem) -> Vec<f32> {
         let device = Device::simulator(Arch::Sm90a);
-        let numbers = autotune::numbers(1 << 17, half::f16::from_f64);
+        let numbers = autotune::numbers(half::f16::from_f64);
         let mut at = Vec::new();
         let mut memory = Vec::new();
         for tensor in AttentionTensor::ALL {
             let count = reach(problem.extents(tensor), problem.strides[tensor as usize]);
-            let of_tensor = match tensor {
-                AttentionTensor::O => vec![half::f16::ZERO; count],
-                _ => numbers[..count].to_vec(),
+            let buffer = if tensor == AttentionTensor::O {
+                device.zeros(count).expect("memory")
+            } else {
+                autotune::repeated(&device, &numbers, count).expect("memory")
             };
-            let buffer = device.upload(&of_tensor).expect("memory");
             at.push(buffer.address());
             memory.push(buffer);
         }

@@ -967,7 +967,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     /// Prepares the product as [`prepare`](Gemm::prepare) does, with the memory of the caller for the matrices that it packs and
     /// the parts of factors: [`workspace`](Gemm::workspace) bytes at a multiple of 256. What is left is for sums of parts of K:
     /// with [`workspace_in_parts`](Gemm::workspace_in_parts) bytes the plan is that of [`prepare`](Gemm::prepare), with fewer it is
-    /// one that divides no K among clusters. Calls that one thread gives to one stream may share the memory, since they run in that
+    /// one that divides no K among clusters. The counters of [`Division::SplitKFixup`] are not in it: the call owns them. Calls that one thread gives to one stream may share the memory, since they run in that
     /// order. Launches that another thread gives to the stream may come between those of one call. A graph that captured the call
     /// uses it whenever it runs.
     ///

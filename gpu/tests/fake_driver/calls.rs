@@ -2166,6 +2166,53 @@ fn measured_plans_are_kept_in_a_file() {
     );
 }
 
+/// A product whose rows begin elsewhere in memory is measured on its own: at lines, at sectors or between them. Pitches of one kind have one
+/// entry.
+#[test]
+fn law_rows_that_begin_elsewhere_are_measured_on_their_own() {
+    let act = || {
+        let file = std::env::temp_dir().join(format!("colex-plans-{}", std::process::id()));
+        let device = device();
+        let (a, b, c) = (
+            buffer::<bf16>(&device),
+            buffer(&device),
+            buffer::<bf16>(&device),
+        );
+        let measured = Autotune::open(&file).unwrap();
+        let kinds = [
+            ("lines", [512, 576]),
+            ("sectors", [528, 560]),
+            ("elements", [520, 536]),
+        ];
+        for operand in Operand::ALL {
+            for (_, pitches) in kinds {
+                for pitch in pitches {
+                    let problem = GemmProblem::new(256, 512, 512).leading(operand, pitch);
+                    let product = on(problem, [&a, &b], &c).unwrap();
+                    product.autotune(&measured).prepare().unwrap();
+                }
+            }
+        }
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        let mut found: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.split_once(", rows at "))
+            .map(|(_, rest)| rest.split('\t').next().unwrap())
+            .collect();
+        found.sort_unstable();
+        assert_eq!(measured.len(), found.len());
+        found.join("; ")
+    };
+    let name = "calls::law_rows_that_begin_elsewhere_are_measured_on_their_own";
+    assert_eq!(
+        said(name, "whole", act),
+        "elements, lines, lines; lines, elements, lines; lines, lines, elements; lines, lines, lines; lines, lines, sectors; \
+         lines, sectors, lines; sectors, lines, lines"
+    );
+    println!("law gemm.tuned_rows: 18 cases");
+}
+
 /// Attention is measured and kept as products are, in the same file: the entry is taken again, also by another process, and what
 /// the list no longer has is measured again. Packed sequences and keys in pages are measured with lengths of the library's own, so
 /// that their entries name the sequences and the longest. A call with a method is not measured.

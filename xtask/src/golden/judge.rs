@@ -2,14 +2,24 @@
 
 use super::case::Case;
 use super::function::Function;
-use super::value::{Map, Value};
+use super::value::{Map, Tree, Value};
 use super::verdict::Verdict;
 
 /// Whether a result satisfies an operation's law; if not, at which coordinate it breaks it.
 pub(crate) type Law = fn(&Case, &Value) -> Result<(), String>;
 
+/// The most coordinates of a layout that a law walks, or that are compared.
+const MOST: i64 = 1 << 24;
+
 /// Judges our answer, or our error, against CuTe's result. An operation without a law is judged by its text alone.
 pub(crate) fn judge(case: &Case, ours: Result<Value, String>, law: Option<Law>) -> Verdict {
+    if law.is_some()
+        && let Some((text, size)) = too_large(case, ours.as_ref().ok())
+    {
+        return Verdict::Failed(format!(
+            "too large to judge: {text} has {size} coordinates, and a law walks {MOST} at most"
+        ));
+    }
     match ours {
         _ if case.is_reject() => judge_reject(case, ours, law),
         Ok(ours) => judge_answer(case, &ours, law),
@@ -18,6 +28,33 @@ pub(crate) fn judge(case: &Case, ours: Result<Value, String>, law: Option<Law>) 
             None => Verdict::Failed(format!("ours refuses: {error}")),
         },
     }
+}
+
+/// The first layout of a case with more coordinates than a law walks, and their number: of our answer, of CuTe's, and of the arguments.
+fn too_large(case: &Case, ours: Option<&Value>) -> Option<(String, i64)> {
+    let results = ours.map(Value::to_string).into_iter();
+    let results = results.chain([Value::of_json(&case.result).to_string()]);
+    let results: Vec<_> = results.map(|text| (coordinates(&text), text)).collect();
+    // An integer is a layout where a layout comes of it.
+    let is_layout = results.iter().any(|(size, _)| size.is_some());
+    let arguments = case.args.iter().enumerate().map(|(i, argument)| {
+        let text = argument
+            .as_str()
+            .map_or_else(|| argument.to_string(), String::from);
+        let size = coordinates(&text);
+        let integer = || (i == 0 && is_layout).then(|| Tree::parse(&text)).flatten();
+        (size.or_else(|| Some(integer()?.size())), text)
+    });
+    let arguments: Vec<_> = arguments.collect();
+    let mut all = results.into_iter().chain(arguments);
+    all.find_map(|(size, text)| Some((text, size.filter(|size| *size > MOST)?)))
+}
+
+/// The number of coordinates of a layout, under swizzles or not; `None` of another text.
+fn coordinates(text: &str) -> Option<i64> {
+    let layout = text.rsplit(" o ").next()?;
+    let (shape, _) = layout.split_once(':')?;
+    Some(Tree::parse(shape)?.size())
 }
 
 /// CuTe refuses: an error passes, and so does an answer that satisfies the law.
@@ -80,7 +117,9 @@ fn extends(ours: &Value, theirs: &Value) -> bool {
     let (Value::Map(ours), Value::Map(theirs)) = (ours, theirs) else {
         return false;
     };
-    ours.size() > theirs.size() && agrees(theirs, |index| ours.at(index)).is_ok()
+    ours.size() > theirs.size()
+        && theirs.size() <= MOST
+        && agrees(theirs, |index| ours.at(index)).is_ok()
 }
 
 /// Why the texts of two equal functions differ, or where the functions do.
@@ -90,6 +129,12 @@ fn difference(ours: &Value, theirs: &Value, may_regroup: bool) -> Result<&'stati
     };
     if f.size() != g.size() {
         return Err(format!("the sizes differ, {} and {}", f.size(), g.size()));
+    }
+    if f.size() > MOST {
+        return Err(format!(
+            "the texts differ, and {} coordinates are too many to compare: the most are {MOST}",
+            f.size()
+        ));
     }
     if let Some(index) = (0..f.size()).find(|&index| f.at(index) != g.at(index)) {
         return Err(format!(
@@ -217,6 +262,75 @@ mod tests {
     #[test]
     fn our_own_breach_of_the_law_fails_even_if_the_texts_agree() {
         assert!(matches!(verdict("4:2", "4:2"), Verdict::Failed(_)));
+    }
+
+    #[test]
+    fn layouts_that_are_too_large_to_walk_are_not_judged() {
+        let failed = |what: &str| Verdict::Failed(what.into());
+        let complement = Case {
+            args: vec!["(9,(1,2)):(1,(34,17))".into(), i64::MAX.into()],
+            ..case("complement", "1:0")
+        };
+        let law = crate::golden::law::of(&complement);
+        assert!(law.is_some());
+        let ours = || Ok(Value::of_text("271275648142787139:34"));
+        assert_eq!(
+            judge(&complement, ours(), law),
+            failed(
+                "too large to judge: 271275648142787139:34 has 271275648142787139 coordinates, and a law walks 16777216 at most"
+            )
+        );
+        // The product of the extents ends at the last number of 64 bits.
+        let refused = judge(
+            &case("op", "(4294967296,4294967296):(1,1)"),
+            Err("no".into()),
+            Some(identity),
+        );
+        assert_eq!(
+            refused,
+            failed(
+                "too large to judge: (4294967296,4294967296):(1,1) has 9223372036854775807 coordinates, and a law walks 16777216 at most"
+            )
+        );
+        let inverse = Case {
+            args: vec![i64::MAX.into()],
+            ..case("left_inverse", "1:1")
+        };
+        assert_eq!(
+            judge(&inverse, Err("no".into()), crate::golden::law::of(&inverse)),
+            failed(
+                "too large to judge: 9223372036854775807 has 9223372036854775807 coordinates, and a law walks 16777216 at most"
+            )
+        );
+        let under_a_swizzle = Case {
+            args: vec!["Sw<1,2,3> o 0 o 33554432:1".into()],
+            ..case("left_inverse", "1:1")
+        };
+        assert_eq!(
+            judge(&under_a_swizzle, Err("no".into()), Some(identity)),
+            failed(
+                "too large to judge: Sw<1,2,3> o 0 o 33554432:1 has 33554432 coordinates, and a law walks 16777216 at most"
+            )
+        );
+        // Without a law, equal texts need no walk, and others are not compared.
+        assert_eq!(
+            judge(
+                &case("op", "33554432:1"),
+                Ok(Value::of_text("33554432:1")),
+                None
+            ),
+            Verdict::Equal
+        );
+        assert_eq!(
+            judge(
+                &case("op", "33554432:1"),
+                Ok(Value::of_text("(2,16777216):(1,2)")),
+                None
+            ),
+            failed(
+                "ours is (2,16777216):(1,2): the texts differ, and 33554432 coordinates are too many to compare: the most are 16777216"
+            )
+        );
     }
 
     #[test]

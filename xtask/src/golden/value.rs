@@ -74,9 +74,10 @@ impl Tree {
         }
     }
 
-    /// The product of the integers.
+    /// The product of the integers, or the number of 64 bits that is nearest.
     pub(crate) fn size(&self) -> i64 {
-        self.leaves().iter().product()
+        let leaves = self.leaves().into_iter();
+        leaves.fold(1, i64::saturating_mul)
     }
 
     /// Whether every coordinate of `self` is one of `finer` too: `4` and `(2,2)`, but not `(2,2)` and `4`.

@@ -1,5 +1,6 @@
 //! A file of lines that several processes read and append to.
 
+use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -61,7 +62,7 @@ impl SharedLines {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`open`](Self::open).
+    /// Returns the errors of [`open`](Self::open), and [`io::ErrorKind::NotFound`] if the file was removed since.
     pub fn read(&self) -> io::Result<String> {
         let (mut file, found) = files::open(&self.path).ok_or_else(|| self.refused())?;
         self.fits(found.len())?;
@@ -74,7 +75,7 @@ impl SharedLines {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`open`](Self::open), and [`io::ErrorKind::InvalidInput`] if the text has several lines.
+    /// Returns the errors of [`read`](Self::read), and [`io::ErrorKind::InvalidInput`] if the text has several lines.
     pub fn append(&self, line: &str) -> io::Result<()> {
         if line.contains(['\n', '\r']) {
             let why = "an entry is one line";
@@ -87,10 +88,24 @@ impl SharedLines {
         file.write_all(format!("\n{line}\n").as_bytes())
     }
 
+    /// Why the file was not opened.
     fn refused(&self) -> io::Error {
         let path = self.path.display();
-        let why = format!("{path} is not a regular file that only this user or root may write");
-        io::Error::new(io::ErrorKind::PermissionDenied, why)
+        let (kind, why) = match fs::symlink_metadata(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                (error.kind(), format!("there is no file {path}"))
+            }
+            Err(error) => (error.kind(), format!("{path} cannot be found: {error}")),
+            Ok(found) if files::is_ours(&found) => (
+                io::ErrorKind::PermissionDenied,
+                format!("{path} cannot be opened by this user for reading"),
+            ),
+            Ok(_) => (
+                io::ErrorKind::PermissionDenied,
+                format!("{path} is not a regular file that only this user or root may write"),
+            ),
+        };
+        io::Error::new(kind, why)
     }
 
     fn fits(&self, bytes: u64) -> io::Result<()> {

@@ -624,6 +624,35 @@ mod lines {
     }
 
     #[test]
+    fn a_file_that_is_gone_is_told_as_gone() {
+        let fresh = folder("gone");
+        let place = file(&fresh);
+        let lines = SharedLines::open(&place).unwrap();
+        lines.append("one").unwrap();
+        let said = |error: std::io::Error| {
+            let sentence = error.to_string();
+            let sentence = sentence.replace(&place.display().to_string(), "FILE");
+            (error.kind(), sentence)
+        };
+        fs::remove_file(&place).unwrap();
+        let gone = (ErrorKind::NotFound, "there is no file FILE".to_string());
+        assert_eq!(said(lines.append("two").unwrap_err()), gone);
+        assert_eq!(said(lines.read().unwrap_err()), gone);
+        assert!(!place.exists(), "no file is made in its place");
+        // Its folder has become a file.
+        let parent = place.parent().unwrap();
+        fs::remove_dir_all(parent).unwrap();
+        fs::write(parent, "").unwrap();
+        let (kind, sentence) = said(lines.read().unwrap_err());
+        assert_eq!(kind, ErrorKind::NotADirectory);
+        assert_eq!(
+            sentence,
+            "FILE cannot be found: Not a directory (os error 20)"
+        );
+        fs::remove_file(parent).unwrap();
+    }
+
+    #[test]
     fn a_file_that_is_not_ours_alone_is_refused() {
         let fresh = folder("refused");
         let place = file(&fresh);

@@ -505,6 +505,12 @@ mod h200 {
     pub(super) const TRANSPOSE: [f64; 2] = [1040.0, 230.0];
 }
 
+/// Where the rows of a matrix begin, as a place of the model's numbers: at lines of 128 bytes, at sectors of 32, or between them.
+fn row_begins(leading: i64, ty: Ty) -> usize {
+    let pitch = leading.saturating_mul(ty.bits().into());
+    usize::from(pitch % 1024 != 0) + usize::from(pitch % 256 != 0)
+}
+
 impl GemmPlan {
     /// Returns what the model says of the plan for a problem on a device.
     pub(crate) fn cost(&self, problem: &GemmProblem, machine: Machine) -> PlanCost {
@@ -686,11 +692,8 @@ impl GemmPlan {
         let (rows_of_a, rows_of_b) = (bm / cn as f64, bn / cm as f64);
         let steps = up(problem.k, self.tile[2], ck) / ck;
         // Whether the rows of A and B begin at lines, at sectors, or between them.
-        let begins = [Operand::A, Operand::B].map(|operand| {
-            let bits = i64::from(self.operands.ab.bits());
-            let pitch = problem.leading_of(operand).saturating_mul(bits);
-            usize::from(pitch % 1024 != 0) + usize::from(pitch % 256 != 0)
-        });
+        let begins = [Operand::A, Operand::B]
+            .map(|operand| row_begins(problem.leading_of(operand), self.operands.ab));
         let of_rows = |costs: [f64; 3]| rows_of_a * costs[begins[0]] + rows_of_b * costs[begins[1]];
         let loads =
             bytes * of_rows(h200::LINES) / (h200::LOADS / of_each).min(machine.cache / active);

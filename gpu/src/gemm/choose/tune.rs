@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use colex_device::{Buffer, Device};
 
-use super::{Machine, ranked};
+use super::{Machine, ranked, row_begins};
 use crate::autotune::{self, Autotune, Tuned};
 use crate::calls::Call;
 use crate::error::Error;
@@ -22,6 +22,23 @@ use crate::scratch::{WordKind, Workspace, aligned};
 struct TunedGemm {
     operands: Operands,
     sizes: [i64; 3],
+    /// The place of each matrix in [`BEGINS`]: rows that begin elsewhere take other times.
+    begins: [usize; 3],
+}
+
+/// Where the rows of a matrix begin.
+const BEGINS: [&str; 3] = ["lines", "sectors", "elements"];
+
+impl TunedGemm {
+    fn of(shape: &GemmShape) -> TunedGemm {
+        let operands = shape.operands;
+        let types = [operands.ab, operands.ab, operands.c];
+        TunedGemm {
+            operands,
+            sizes: shape.sizes,
+            begins: [0, 1, 2].map(|i| row_begins(shape.leading[i], types[i])),
+        }
+    }
 }
 
 impl Tuned for TunedGemm {
@@ -42,7 +59,8 @@ impl fmt::Display for TunedGemm {
         } = self.operands;
         write!(
             f,
-            "{m}x{n}x{k}, {ab} to {c}, {majors:?}, vectors {vectors:?}{}{}",
+            "{m}x{n}x{k}, {ab} to {c}, {majors:?}, vectors {vectors:?}, rows at {}{}{}",
+            self.begins.map(|place| BEGINS[place]).join(", "),
             if beta { ", C read" } else { "" },
             if gated { ", two right factors" } else { "" },
         )
@@ -61,10 +79,7 @@ pub(in crate::gemm) fn tuned<T: GemmElement>(
     device: &Device,
     (bytes, addresses): ([usize; 3], &[u64]),
 ) -> Result<Wish, Error> {
-    let tuned = TunedGemm {
-        operands: shape.operands,
-        sizes: shape.sizes,
-    };
+    let tuned = TunedGemm::of(shape);
     let plans = || {
         let machine = Machine::of(device.rates());
         let plans = ranked(problem, shape.operands, device.arch(), machine);
@@ -111,12 +126,13 @@ impl Trial<'_> {
             .iter()
             .fold(0, |sum: usize, piece| sum.saturating_add(*piece));
         let copies = autotune::copies(all);
-        let numbers = numbers::<T>(pieces[0].max(pieces[1]) / T::BYTES);
+        let numbers = numbers::<T>();
         let mut memory = Vec::new();
         let mut places = Vec::new();
         for _ in 0..copies {
-            let a = self.device.upload(&numbers[..pieces[0] / T::BYTES])?;
-            let b = self.device.upload(&numbers[..pieces[1] / T::BYTES])?;
+            let [a, b] =
+                [0, 1].map(|i| autotune::repeated(self.device, &numbers, pieces[i] / T::BYTES));
+            let (a, b) = (a?, b?);
             let c = self.device.zeros::<u8>(pieces[2])?;
             let begin = [a.address(), b.address(), c.address()];
             places.push([0, 1, 2].map(|i| begin[i] + addresses[i] % 256));
@@ -182,11 +198,11 @@ impl Trial<'_> {
 }
 
 /// Numbers between -1 and 1, or integers between -100 and 100, in an order that is the same on every run.
-fn numbers<T: GemmElement>(count: usize) -> Vec<T> {
+fn numbers<T: GemmElement>() -> Vec<T> {
     let most = if T::COMPUTE == Compute::S32 {
         100.0
     } else {
         1.0
     };
-    autotune::numbers(count, |number| T::from_f64(number * most))
+    autotune::numbers(|number| T::from_f64(number * most))
 }

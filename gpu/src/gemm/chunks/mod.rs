@@ -12,7 +12,7 @@ use colex_tensor::{Builder, Index};
 
 use super::call::operands;
 use super::choose::{Machine, whole_plans};
-use super::plan::{GemmPlan, Operands};
+use super::plan::{Division, GemmPlan, Operands};
 use super::problem::MOST_EXTENT;
 use crate::error::{Error, ErrorKind};
 use crate::kernels::{GemmElement, GemmProblem};
@@ -143,6 +143,7 @@ pub(crate) fn choose(
     let late = |plan: GemmPlan| GemmPlan {
         early: false,
         split: 1,
+        division: Division::SplitK,
         undivided: 0,
         ..plan
     };
@@ -306,6 +307,53 @@ mod tests {
         }
         println!("law ranks.choice_of_chunks: {cases} cases, {others} with another plan");
         assert!(others > 0);
+    }
+
+    /// Every plan for chunks, and for a product that waits for flags, is one that its kernel takes: also where a row of the list whose plans
+    /// have two parts of K is the fastest with all tiles whole.
+    #[test]
+    fn law_kernels_take_every_plan_that_is_chosen_for_chunks() {
+        let arch = Arch::Sm90a;
+        let machine = Machine::of(Rates::of(arch));
+        let waits = ChunkForm {
+            departs: false,
+            ..FORM
+        };
+        let (mut cases, mut whole_in_parts) = (0, 0);
+        for m in [1, 24, 64, 100, 128, 200, 256, 384, 640, 1000, 1536, 2048] {
+            for n in [64, 200, 512, 1024, 1536, 2560, 3072, 4096, 8192] {
+                for k in [64, 256, 512, 1024, 4096] {
+                    for (form, batch) in [(None, 1), (Some(waits), 4), (Some(FORM), 4)] {
+                        let problem = GemmProblem {
+                            batch,
+                            ..GemmProblem::new(m, n, k)
+                        };
+                        let operands =
+                            operands::<bf16, bf16>(&problem, [256; 3], &Default::default());
+                        let plan = choose(&problem, operands, (arch, machine), form);
+                        let checked = plan.check(arch);
+                        assert!(checked.is_ok(), "{problem:?} {plan}: {checked:?}");
+                        let checked = check(&plan, form.unwrap_or(waits));
+                        assert!(checked.is_ok(), "{problem:?} {plan}: {checked:?}");
+                        let mut of_list = whole_plans(&problem, operands, arch, machine);
+                        let is_in_two = of_list.any(|of_list| {
+                            let late = GemmPlan {
+                                early: plan.early,
+                                split: plan.split,
+                                division: plan.division,
+                                undivided: plan.undivided,
+                                ..of_list
+                            };
+                            of_list.division == Division::SplitKFixup && late == plan
+                        });
+                        whole_in_parts += usize::from(is_in_two);
+                        cases += 1;
+                    }
+                }
+            }
+        }
+        println!("law ranks.plans_of_chunks: {cases} cases, {whole_in_parts} by rows of two parts");
+        assert!(whole_in_parts > 0);
     }
 
     /// The product of a rank of 8192 x 4096 x 14336 over four: on H200s a tile of 128x256 is the faster one alone, and takes 424 us overlapped

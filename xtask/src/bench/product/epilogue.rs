@@ -77,6 +77,7 @@ pub(in crate::bench) fn sweep(
     sweep: &Sweep,
     json: Option<&Path>,
 ) -> Result<ExitCode> {
+    sweep.check_bf16("epilogue")?;
     measure(
         device,
         (&sweep.problems()?, &sweep.plans()?),

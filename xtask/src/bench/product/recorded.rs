@@ -254,10 +254,15 @@ impl Roofline {
     /// Returns the drawing.
     pub(in crate::bench) fn svg(&self, source: &str) -> String {
         let mut inner = String::new();
-        let dense = self.points.iter().map(|(dense, ..)| *dense);
+        // A scale of logarithms has no place for 0 and for infinity, and powers of ten beyond these are one of them.
+        let points = self.points.iter().filter(|(dense, library, ours)| {
+            let mut numbers = [*dense, *ours].into_iter().chain(*library);
+            numbers.all(|number| (1e-300..=1e300).contains(&number))
+        });
+        let points: Vec<_> = points.collect();
+        let dense = points.iter().map(|(dense, ..)| *dense);
         let across = Scale::around(dense, [LEFT, WIDTH - 16.0]);
-        let speeds = self
-            .points
+        let speeds = points
             .iter()
             .flat_map(|(_, library, ours)| library.iter().chain([ours]));
         let up = Scale::around(speeds.copied(), [ROOFLINE, 24.0]);
@@ -280,7 +285,7 @@ impl Roofline {
                 );
             }
         }
-        let mut words = format!("{} {}", self.points.len(), self.what);
+        let mut words = format!("{} {}", points.len(), self.what);
         if let Some([operations, bytes]) = self.roofs {
             let roof = |x: f64| (x * bytes / 1e12).min(operations / 1e12);
             let ends = [across.from, operations / bytes, across.to];
@@ -306,7 +311,7 @@ impl Roofline {
                 operations / 1e12
             );
         }
-        for (dense, library, ours) in &self.points {
+        for (dense, library, ours) in points {
             let library = library.map(|speed| ("cx-base", speed));
             for (class, speed) in library.into_iter().chain([("cx-bar", *ours)]) {
                 put(
@@ -335,14 +340,12 @@ impl Roofline {
 
 /// The shape of a line, if all of its times are there.
 fn shape(value: &Value) -> Option<RecordedShape> {
-    let times = value["library"]
-        .as_array()?
-        .iter()
-        .filter_map(Value::as_f64);
+    // A time that was rounded to 0 says nothing.
+    let positive = |value: &Value| value.as_f64().filter(|number| *number > 0.0);
+    let times = value["library"].as_array()?.iter().filter_map(positive);
     let best = times.reduce(f64::min)?;
     let ours = value["ours"].as_array()?;
     let tuned = ours.iter().find(|one| one["by"] == "tuned");
-    let positive = |value: &Value| value.as_f64().filter(|number| *number > 0.0);
     let extent = |name: &str| positive(&value[name]);
     Some(RecordedShape {
         extents: [extent("m")?, extent("n")?, extent("k")?],
@@ -487,7 +490,7 @@ fn panel(out: &mut String, said: &str, [default, tuned]: [&[f64]; 2], top: f64) 
     }
 }
 
-/// A logarithmic scale between powers of ten.
+/// A logarithmic scale between powers of ten, of numbers from 1e-300 to 1e300.
 struct Scale {
     from: f64,
     to: f64,
@@ -496,9 +499,9 @@ struct Scale {
 
 impl Scale {
     fn around(values: impl Iterator<Item = f64>, ends: [f64; 2]) -> Scale {
-        let (least, most) = values.fold((f64::INFINITY, 0.0_f64), |(least, most), x| {
-            (least.min(x), most.max(x))
-        });
+        let ends_of = |(least, most): (f64, f64), (x, _): (f64, f64)| (least.min(x), most.max(x));
+        let of_values = values.map(|x| (x, x)).reduce(ends_of);
+        let (least, most) = of_values.unwrap_or((1.0, 10.0));
         let from = 10_f64.powf(least.log10().floor());
         let to = 10_f64.powf(most.log10().ceil()).max(10.0 * from);
         Scale { from, to, ends }
@@ -580,6 +583,38 @@ mod tests {
         let other = KEPT.replace("NVIDIA H200", "another GPU");
         let svg = Recorded::parse(&other).expect("a sweep").roofline();
         assert!(!svg.contains("<polyline") && svg.contains("<desc>3 shapes</desc>"));
+    }
+
+    #[test]
+    fn times_that_no_scale_has_are_left_out() {
+        let mut lines: Vec<&str> = KEPT.lines().collect();
+        let of = |library: &str, us: &str, m: &str| {
+            format!(
+                "{{\"m\": {m}, \"n\": 8, \"k\": 8, \"library\": {library}, \"ours\": [{{\"plan\": \"p\", \"us\": {us}}}]}}"
+            )
+        };
+        // Rounded to 0, negative, none, and a negative extent.
+        let others = [
+            of("[0.0]", "1.0", "8"),
+            of("[-1.0]", "1.0", "8"),
+            of("[]", "1.0", "8"),
+            of("[1.0]", "0.0", "8"),
+            of("[1.0]", "1.0", "-8"),
+        ];
+        lines.extend(others.iter().map(String::as_str));
+        let found = Recorded::parse(&lines.join("\n")).expect("a sweep");
+        let kept = Recorded::parse(KEPT).expect("a sweep");
+        assert_eq!(found.roofline(), kept.roofline());
+        assert_eq!(found.ratios(), kept.ratios());
+        // One of the times of cuBLASLt that is 0 leaves the others.
+        let head = KEPT.lines().next().expect("a head");
+        let some = format!("{head}\n{}", of("[0.0, 2.0]", "1.0", "8"));
+        assert_eq!(Recorded::parse(&some).expect("a sweep").shapes[0].best, 2.0);
+        // The operations of such a shape are no finite number, and it is no point.
+        let large = format!("{head}\n{}", of("[1.0]", "1.0", "1e308"));
+        let svg = Recorded::parse(&large).expect("a sweep").roofline();
+        assert_eq!(svg.matches("<circle").count(), 0);
+        assert!(svg.contains("<desc>0 shapes"), "{svg}");
     }
 
     #[test]

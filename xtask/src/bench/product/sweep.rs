@@ -63,16 +63,16 @@ pub(crate) struct Sweep {
     )]
     random: Option<u64>,
     /// The seed of drawn shapes.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, requires = "of_shapes", default_value_t = 1)]
     seed: u64,
     /// The types of the operands and of C.
-    #[arg(long = "type", value_enum, default_value_t = Types::Bf16)]
+    #[arg(long = "type", requires = "of_shapes", value_enum, default_value_t = Types::Bf16)]
     types: Types,
     /// Draw the orders of A, B and C too; shapes of a file take each of the eight.
-    #[arg(long)]
+    #[arg(long, requires = "of_shapes")]
     orders: bool,
     /// The number of the first shape to measure, from 0.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, requires = "of_shapes", default_value_t = 0)]
     from: usize,
     /// A file of plans: a tile and what differs from the usual plan on each line, for example
     /// `128x128x64 stages=6 warps=2 cluster=2x1x1 group=8n`; `schedule=pingpong` lets two consumers take tiles in turn, `swap=1` swaps A and B, `split=4` divides K into 4
@@ -113,14 +113,14 @@ pub(crate) struct Sweep {
     #[arg(long, requires = "name", conflicts_with = "of_shapes")]
     torch: Option<PathBuf>,
     /// Stop before the next shape after this number of seconds.
-    #[arg(long)]
+    #[arg(long, requires = "of_shapes")]
     seconds: Option<u64>,
     #[command(flatten)]
     ranks: RankBench,
 }
 
 /// The types of A and B, and of C.
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum Types {
     Bf16,
     F16,
@@ -142,6 +142,19 @@ impl Sweep {
 
     pub(in crate::bench) fn is_asked(&self) -> bool {
         self.shapes.is_some() || self.random.is_some()
+    }
+
+    /// Checks that no type is asked of a bench that has operands of bf16 alone.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for another type.
+    pub(in crate::bench) fn check_bf16(&self, bench: &str) -> Result<()> {
+        ensure!(
+            self.types == Types::Bf16,
+            "the bench `{bench}` has operands of bf16: `--type` is of the bench `gemm`"
+        );
+        Ok(())
     }
 
     /// Returns the seed of drawn problems.
@@ -737,6 +750,12 @@ impl Measured {
         self.ours[0].time.as_ref().map_or(f64::NAN, |time| *time)
     }
 
+    /// Whether every plan that the library takes by itself has a time: none was refused, and no result was wrong.
+    fn is_right(&self) -> bool {
+        let mut own = self.ours.iter().filter(|one| one.by != FoundBy::List);
+        own.all(|one| one.time.is_ok())
+    }
+
     /// The time of the plan that was measured by `Gemm::autotune`, and its name.
     fn tuned(&self) -> Option<(f64, &str)> {
         self.fastest(|by| by == FoundBy::Tuned)
@@ -842,7 +861,7 @@ fn measure<T: GemmElement, C: GemmElement>(
         lines.write(&found.json())?;
         Checked {
             data: found.json(),
-            ..Checked::new(problem.to_string(), Ended::Passed, PROTOCOL)
+            ..Checked::new(problem.to_string(), Ended::of(found.is_right()), PROTOCOL)
         }
         .add();
         all.push(found);
@@ -937,6 +956,19 @@ impl Drop for Tuning {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }
+}
+
+/// What is wrong about plans that the library takes by itself and refuses: a plan of a list may be none of the shape.
+fn refusals(problem: &GemmProblem, ours: &[Calls<'_>]) -> Vec<String> {
+    let own = ours.iter().filter(|(_, by, _)| *by != FoundBy::List);
+    own.filter_map(|(_, by, calls)| {
+        let why = calls.as_ref().err()?;
+        Some(format!(
+            "{problem}: the {} plan is refused: {why}",
+            by.name()
+        ))
+    })
+    .collect()
 }
 
 /// Says which results are wrong, and adds the verdict on all.
@@ -1039,6 +1071,7 @@ pub(super) fn one<T: GemmElement, C: GemmElement>(
             .collect();
         ours.push(prepared(plan.to_string(), FoundBy::List, calls));
     }
+    wrong.extend(refusals(problem, &ours));
     // What cuBLASLt computes is the reference, and the host decides where it is wrong itself; what was there before shows what a
     // kernel leaves unwritten.
     let c = &raw[0].2;
@@ -1227,11 +1260,92 @@ mod tests {
         sweep: Sweep,
     }
 
-    fn problems_of(options: &str) -> Result<Vec<GemmProblem>> {
+    fn line_of(options: &str) -> Result<Line, clap::Error> {
         let words = ["bench", "gemm"].into_iter();
-        let line = <Line as clap::Parser>::try_parse_from(words.chain(options.split_whitespace()))?;
+        <Line as clap::Parser>::try_parse_from(words.chain(options.split_whitespace()))
+    }
+
+    fn problems_of(options: &str) -> Result<Vec<GemmProblem>> {
+        let line = line_of(options)?;
         assert_eq!(line.name, "gemm");
         line.sweep.problems()
+    }
+
+    #[test]
+    fn options_of_shapes_are_refused_without_shapes() {
+        let options = [
+            "--type f16",
+            "--orders",
+            "--from 5",
+            "--seed 3",
+            "--seconds 1",
+            "--beta 1",
+            "--tune",
+            "--every",
+            "--invariant",
+            "--early",
+            "--plans file",
+        ];
+        for option in options {
+            let refused = line_of(option).err().map(|error| error.kind());
+            let missing = clap::error::ErrorKind::MissingRequiredArgument;
+            assert_eq!(refused, Some(missing), "{option}");
+            assert!(line_of(&format!("--random 3 {option}")).is_ok(), "{option}");
+        }
+        assert!(line_of("").is_ok());
+    }
+
+    #[test]
+    fn benches_of_bf16_alone_refuse_other_types() {
+        let of = |options: &str| line_of(options).map(|line| line.sweep.check_bf16("epilogue"));
+        let refused = of("--random 3 --type f16").expect("a line");
+        assert_eq!(
+            refused.map_err(|error| error.to_string()),
+            Err(
+                "the bench `epilogue` has operands of bf16: `--type` is of the bench `gemm`"
+                    .to_string()
+            )
+        );
+        assert!(of("--random 3").expect("a line").is_ok());
+    }
+
+    #[test]
+    fn plans_of_the_library_that_are_refused_are_failures() {
+        let refused = |by: FoundBy| (by.name().to_string(), by, Err("no memory".to_string()));
+        let all = [
+            FoundBy::Default,
+            FoundBy::Tuned,
+            FoundBy::Invariant,
+            FoundBy::List,
+        ];
+        let problem = GemmProblem::new(8, 64, 32);
+        let said = ["default", "tuned", "invariant"]
+            .map(|name| format!("{problem}: the {name} plan is refused: no memory"));
+        assert_eq!(refusals(&problem, &all.map(refused)), said);
+        let measured = |by: FoundBy, time: Result<f64, String>| {
+            let default = Ours {
+                name: "a plan".to_string(),
+                by: FoundBy::Default,
+                time: Ok(1.0),
+            };
+            let other = Ours {
+                by,
+                time,
+                ..default.clone()
+            };
+            Measured {
+                problem,
+                sets: 1,
+                library: vec![1.0],
+                ours: vec![default, other],
+            }
+        };
+        for by in all {
+            let why = Err("no memory".to_string());
+            assert!(measured(by, Ok(2.0)).is_right(), "{by:?}");
+            let is_right = measured(by, why).is_right();
+            assert_eq!(is_right, by == FoundBy::List, "{by:?}");
+        }
     }
 
     #[test]
