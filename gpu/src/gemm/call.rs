@@ -38,9 +38,11 @@ use super::groups::{self, Groups};
 use super::plan::{Division, GemmPlan, Operands, vector};
 use super::prepared::{BuiltProduct, GemmKernel, GemmShape, PreparedGemms, Role, Wish};
 use super::problem::{EpilogueWork, MOST, check_extent, holds_f32};
-use super::sm90::{WARPGROUP_THREADS, WORDS, WORKSPACE, counted_along_k, numbers_of_parts};
+use super::sm90::{WARPGROUP_THREADS, beside_operands, counted_along_k, numbers_of_parts};
 use crate::autotune::Autotune;
-use crate::calls::{self, Addresses, Call, KernelOf, PreparedLaunch, Shape, same_device};
+use crate::calls::{
+    self, AddressOf, Addresses, Call, KernelOf, NO_ADDRESS, PreparedLaunch, Shape, same_device,
+};
 use crate::copy::call::CopyCall;
 use crate::error::{Error, ErrorKind, disjoint};
 use crate::kernels::{Compute, GemmElement, GemmProblem};
@@ -1750,11 +1752,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             product = match &sums {
                 None => without,
                 Some(sums) => {
-                    let product = product.with_workspace(&WORKSPACE, sums.address);
-                    Arc::new(match &words {
-                        Some(words) => product.with_workspace(&WORDS, words.address()),
-                        None => product,
-                    })
+                    let words = words.as_ref().map(|words| words.address());
+                    Arc::new(product.with_workspace(sums.address, words))
                 }
             };
         }
@@ -2507,8 +2506,9 @@ pub(super) fn prepare(
             landing,
         )))
     };
-    let prepared = |kernel: &KernelOf, grid: Launch, given: Vec<Argument>, order: &[usize]| {
-        let order = order.iter().copied().chain(behind..addresses.len());
+    let prepared = |kernel: &KernelOf, grid: Launch, given: Vec<Argument>, order: &[AddressOf]| {
+        let tensors = (behind..addresses.len()).map(AddressOf::Operand);
+        let order = order.iter().copied().chain(tensors);
         let loaded = kernel.loaded.clone();
         loaded.check_launch(&grid, &given, device.limits())?;
         let launch = PreparedLaunch::new(loaded, grid, given, addresses, order);
@@ -2533,9 +2533,11 @@ pub(super) fn prepare(
     let has_both = launched.stages_c() && (has_rows || launched.columns != 0);
     operands.extend(has_both.then_some(c));
     operands.extend(others..departed);
-    operands.extend(numbers);
-    operands.extend(departed..behind);
-    let mut launches = vec![prepared(&kernel, grid, given, &operands)?];
+    let behind_workspace = numbers.into_iter().chain(departed..behind);
+    let mut order_of_all: Vec<AddressOf> = operands.into_iter().map(AddressOf::Operand).collect();
+    order_of_all.extend(beside_operands(launched));
+    order_of_all.extend(behind_workspace.map(AddressOf::Operand));
+    let mut launches = vec![prepared(&kernel, grid, given, &order_of_all)?];
     let mut about = BuiltProduct {
         plan,
         product: kernel.built.clone(),
@@ -2554,7 +2556,8 @@ pub(super) fn prepare(
             in_order[2],
             more(Role::Sum, &sum.built)?,
         )?;
-        launches.push(prepared(&sum, grid, given, &order[2..])?);
+        let order_of_sum = [AddressOf::Operand(order[2]), AddressOf::Workspace];
+        launches.push(prepared(&sum, grid, given, &order_of_sum)?);
         about.sum = Some(sum.built.clone());
     }
     Ok(Shape::new(about, launches))
@@ -2793,7 +2796,7 @@ fn arguments_of_sum(
     let numbers = numbers.chain(numbers_of_parts(plan, problem, batch.0));
     let mut given = vec![Arg::checked(c, &layout)];
     given.extend(numbers.map(|n| Arg::Value(Argument::U32(n as u32))));
-    given.push(Arg::Value(WORKSPACE));
+    given.push(Arg::Value(NO_ADDRESS));
     given.extend(epilogue.unwrap_or_else(|| factors(problem, plan).into()));
     Ok(built.arguments(&given)?)
 }
