@@ -11,8 +11,8 @@ use colex_tiled::Operand;
 
 use super::batch::{Apart, Batch, BatchForm, alignment, common};
 use super::choose::{
-    Machine, Packing, SOME_ROWS, choosable, choose, choose_invariant, choose_whole, packing,
-    takes_hopper, tuned,
+    Machine, Packing, SOME_ROWS, Unmapped, choosable, choose, choose_invariant, choose_whole,
+    of_any_number, packing, takes_hopper, tuned,
 };
 use super::chunks::call::GivenChunks;
 use super::chunks::departures::{self, GivenDepartures};
@@ -692,7 +692,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let (factors, c) = self.places(&problem, self.may_pack(), (&batch, &apart))?;
         let packing = factors
             .as_ref()
-            .and_then(|places| self.said_of_packing(&problem, places, &c, &apart));
+            .and_then(|places| self.said_of_packing(&problem, places, &c, (&batch, &apart)));
         let matrices = match factors {
             Some(places) => {
                 if problem.compute == Some(Compute::Tf32x3) {
@@ -1196,7 +1196,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             }),
             keeps_sides: (self.epilogue.as_ref())
                 .is_some_and(|own| own.closures().next().is_some()),
-            alone: behind.is_empty()
+            alone: behind.iter().all(|extent| *extent == 1)
                 && self.groups.is_none()
                 && self.lists.is_none()
                 && self.chunks.is_none()
@@ -1480,7 +1480,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         };
         // Packed matrices are for kernels with tensor maps.
         let [packs_a, packs] = if may_pack && !batch.exceeds_maps() {
-            self.packs(problem, [a, both, c])?
+            self.packs(problem, batch, [a, both, c])?
         } else {
             [false; 2]
         };
@@ -1517,15 +1517,16 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     fn packs(
         &self,
         problem: &GemmProblem,
-        [a, b, c]: [Option<Matrix>; 3],
+        batch: &Batch,
+        matrices: [Option<Matrix>; 3],
     ) -> Result<[bool; 2], Error> {
+        let unmapped = self.unmapped(problem, batch, matrices);
         if !self.is_batch_invariant {
-            let packs = self.packs_unmapped(self.unmapped(problem, [a, b, c]))?;
+            let packs = self.packs_unmapped(unmapped)?;
             return Ok([packs; 2]);
         }
-        let unmapped = self.unmapped(problem, [None, b, None]);
         let is_loaded = match &unmapped {
-            Some((_, shape)) => shape.operands.is_loaded(Operand::B),
+            Some(unmapped) => unmapped.operands().is_loaded(Operand::B),
             None => takes_hopper(multiplied::<T>(problem), self.a.device().arch()),
         };
         let packs_b = self.packs_unmapped(unmapped)?;
@@ -1533,18 +1534,17 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     }
 
     /// Whether the matrices of a product that no tensor map describes are packed first, if there are any.
-    fn packs_unmapped(&self, unmapped: Option<(GemmProblem, GemmShape)>) -> Result<bool, Error> {
+    fn packs_unmapped(&self, unmapped: Option<Unmapped>) -> Result<bool, Error> {
         let device = self.a.device();
-        let Some((problem, shape)) = unmapped else {
+        let Some(unmapped) = unmapped else {
             return Ok(false);
         };
         if let Some(packs) = self.packs {
             return Ok(packs);
         }
         let answers = &device.extension::<PreparedGemms>().1;
-        let answer = answers.get_or_make(&shape, || {
-            let packing = packing_of(&problem, &shape, device);
-            Ok::<_, Error>(packing.is_faster())
+        let answer = answers.get_or_make(&unmapped, || {
+            Ok::<_, Error>(packing_of(&unmapped, device).is_faster())
         })?;
         Ok(*answer)
     }
@@ -1555,7 +1555,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         problem: &GemmProblem,
         places: &Places,
         c: &Place,
-        [of_a, of_b, of_c]: &[Apart; 3],
+        (batch, [of_a, of_b, of_c]): (&Batch, &[Apart; 3]),
     ) -> Option<String> {
         if let GivenFactor::HighLow(_) = places.a {
             return Some("the factors are written as high and low parts".to_string());
@@ -1582,29 +1582,39 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             Matrix::of(&self.b, self.majors[1], *of_b),
             Matrix::of(&self.c, self.majors[2], *of_c),
         ];
-        match self.unmapped(problem, [of_a, of_b, of_c]) {
-            Some((problem, shape)) if self.may_pack() => {
-                let packing = packing_of(&problem, &shape, self.a.device());
+        match self.unmapped(problem, batch, [of_a, of_b, of_c]) {
+            Some(unmapped) if self.may_pack() => {
+                let packing = packing_of(&unmapped, self.a.device());
                 Some(format!("{packed}: {packing}"))
             }
             _ if packed.starts_with("nothing") => None,
+            _ if self.is_batch_invariant && !c.is_packed() => Some(format!(
+                "{packed}: TMA loads the rows of A for every number of rows"
+            )),
             _ => Some(format!("{packed}: no kernel takes such strides")),
         }
     }
 
-    /// The product as it is, if Hopper's kernel does not multiply one of its matrices as TMA brings it and would if it were packed.
+    /// The product as it is, if Hopper's kernel does not multiply one of its matrices as TMA brings it and would if it were packed. Of a
+    /// batch-invariant call it is that of any number of rows, whose A and C may lie in any way.
     fn unmapped(
         &self,
         problem: &GemmProblem,
-        matrices: [Option<Matrix>; 3],
-    ) -> Option<(GemmProblem, GemmShape)> {
+        batch: &Batch,
+        [a, b, c]: [Option<Matrix>; 3],
+    ) -> Option<Unmapped> {
         if !takes_hopper(multiplied::<T>(problem), self.a.device().arch()) {
             return None;
         }
-        let mut problem = *problem;
-        if self.is_batch_invariant {
-            problem.m = SOME_ROWS;
-        }
+        let (mut problem, matrices) = if self.is_batch_invariant {
+            let problem = GemmProblem {
+                m: SOME_ROWS,
+                ..of_any_number(problem)
+            };
+            (problem, [None, b, None])
+        } else {
+            (*problem, [a, b, c])
+        };
         // Those with strides that no kernel takes are packed in any case.
         let packed = Matrix {
             address: 0,
@@ -1613,10 +1623,15 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             steps: Apart::default(),
         };
         let matrices = matrices.map(|matrix| matrix.unwrap_or(packed));
-        let batch = Batch::default();
-        let shape = shape::<T, C>(&mut problem, &matrices, &batch, self.wish(), None);
+        let single = Batch::default();
+        let shape = shape::<T, C>(&mut problem, &matrices, &single, self.wish(), None);
+        let copies = [0, 1].map(|i: usize| {
+            let modes = batch.extents().iter().zip(matrices[i].steps);
+            let own = modes.filter(|(_, step)| *step != 0);
+            own.fold(1, |count: i64, (extent, _)| count.saturating_mul(*extent))
+        });
         let is_mapped = shape.operands.are_mapped();
-        (!is_mapped).then_some((problem, shape))
+        (!is_mapped).then(|| Unmapped::new(&problem, shape.operands, copies))
     }
 
     fn call(
@@ -2346,11 +2361,17 @@ fn plan_of(problem: &GemmProblem, shape: &GemmShape, device: &Device) -> Result<
         {
             lists::choose(shape.operands, device.arch())
         }
-        (Wish::Fastest | Wish::Whole, None) if shape.batch.chunks().is_some() || awaits => {
-            let machine = Machine::of(device.rates());
+        (wish @ (Wish::Fastest | Wish::Whole | Wish::BatchInvariant), None)
+            if shape.batch.chunks().is_some() || awaits =>
+        {
+            let at = (device.arch(), Machine::of(device.rates()));
             let taken = &taken(problem, &shape.batch);
             let form = shape.batch.chunks().map(|chunks| chunks.form);
-            chunks::choose(taken, shape.operands, (device.arch(), machine), form)
+            if wish == Wish::BatchInvariant {
+                chunks::choose_invariant(taken, shape.operands, at, form)
+            } else {
+                chunks::choose(taken, shape.operands, at, form)
+            }
         }
         (wish @ (Wish::Fastest | Wish::Whole | Wish::BatchInvariant), None)
             if let Some(convolution) = convolution =>
@@ -2619,9 +2640,8 @@ fn kernels_of(
 }
 
 /// The microseconds of a product with packed matrices and without.
-fn packing_of(problem: &GemmProblem, shape: &GemmShape, device: &Device) -> Packing {
-    let machine = Machine::of(device.rates());
-    packing(problem, shape.operands, device.arch(), machine)
+fn packing_of(unmapped: &Unmapped, device: &Device) -> Packing {
+    packing(unmapped, device.arch(), Machine::of(device.rates()))
 }
 
 /// What is known of a product before its plan. The problem gets the orders and leading dimensions of the matrices.
@@ -2657,6 +2677,8 @@ fn shape<T: GemmElement, C: GemmElement>(
         steps,
         factors: [problem.alpha, problem.beta].map(f64::to_bits),
         epilogue,
+        alone: problem.alone,
+        work: problem.epilogue,
     }
 }
 
