@@ -67,7 +67,30 @@ enum Slot {
     Pointer { operand: usize, offset: u64 },
     /// A tensor that begins where the operand does.
     Map { operand: usize, map: TensorMap },
+    /// The address of the call's workspace.
+    Workspace,
+    /// The address of the words by which blocks meet.
+    Words,
 }
+
+/// What an address among the arguments of a launch belongs to. The addresses of operands are known when a call is bound, and those of memory
+/// beside them when the call [has it](Call::with_workspace).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AddressOf {
+    Operand(usize),
+    Workspace,
+    Words,
+}
+
+impl From<usize> for AddressOf {
+    fn from(operand: usize) -> AddressOf {
+        AddressOf::Operand(operand)
+    }
+}
+
+/// The argument that stands where a call gets an address of memory beside its operands. Its place says so, not its number: 0 may be a stride
+/// as well.
+pub(crate) const NO_ADDRESS: Argument = Argument::Pointer(0);
 
 /// A call ready to be launched.
 #[derive(Debug)]
@@ -131,28 +154,32 @@ impl<A> Shape<A> {
 
 impl PreparedLaunch {
     /// Opens the addresses of a launch's arguments: its pointers and tensor maps are those of the operands in `order`,
-    /// of which a kernel may have some only.
+    /// of which a kernel may have some only, and of the memory that a call has beside them.
     pub(crate) fn new(
         loaded: Arc<LoadedKernel>,
         launch: Launch,
         arguments: Vec<Argument>,
         addresses: &[u64],
-        order: impl IntoIterator<Item = usize>,
+        order: impl IntoIterator<Item = impl Into<AddressOf>>,
     ) -> PreparedLaunch {
-        let mut operands = order.into_iter();
+        let mut order = order.into_iter();
         let mut next = || {
-            operands
-                .next()
-                .expect("an operand has one pointer or one map")
+            let next = order.next();
+            next.expect("an operand has one pointer or one map").into()
         };
         let slot = |argument: Argument| match argument {
-            Argument::Pointer(address) => {
-                let operand = next();
-                let offset = address - addresses[operand];
-                Slot::Pointer { operand, offset }
-            }
+            Argument::Pointer(address) => match next() {
+                AddressOf::Operand(operand) => {
+                    let offset = address - addresses[operand];
+                    Slot::Pointer { operand, offset }
+                }
+                AddressOf::Workspace => Slot::Workspace,
+                AddressOf::Words => Slot::Words,
+            },
             Argument::TensorMap(bound) => {
-                let operand = next();
+                let AddressOf::Operand(operand) = next() else {
+                    unreachable!("memory beside the operands has no tensor map")
+                };
                 let map = bound.map;
                 Slot::Map { operand, map }
             }
@@ -187,6 +214,7 @@ impl PreparedLaunch {
                 Slot::Map { operand, map } => {
                     device.tensor_map_at(map, addresses[*operand])?.into()
                 }
+                Slot::Workspace | Slot::Words => NO_ADDRESS,
             })
         };
         self.slots.iter().map(bound).collect()
@@ -210,14 +238,18 @@ impl<A> Call<A> {
         }
     }
 
-    /// Returns the same call with the address of its workspace, for which `open` stands among its arguments.
-    pub(crate) fn with_workspace(&self, open: &Argument, address: u64) -> Call<A> {
-        let filled = |argument: &Argument| match argument {
-            argument if argument == open => Argument::U64(address),
-            argument => argument.clone(),
+    /// Returns the same call with the address of its workspace, and with that of the words by which its blocks meet, if it has some.
+    pub(crate) fn with_workspace(&self, workspace: u64, words: Option<u64>) -> Call<A> {
+        let filled = |(slot, argument): (&Slot, &Argument)| match (slot, words) {
+            (Slot::Workspace, _) => Argument::Pointer(workspace),
+            (Slot::Words, Some(words)) => Argument::Pointer(words),
+            (Slot::Words | Slot::Value(_) | Slot::Pointer { .. } | Slot::Map { .. }, _) => {
+                argument.clone()
+            }
         };
-        let arguments = self.arguments.iter();
-        let arguments = arguments.map(|of_launch| of_launch.iter().map(filled).collect());
+        let launches = self.shape.launches.iter().zip(&self.arguments);
+        let arguments =
+            launches.map(|(one, arguments)| one.slots.iter().zip(arguments).map(filled).collect());
         Call::new(self.shape.clone(), arguments.collect())
     }
 

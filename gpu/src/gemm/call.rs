@@ -11,8 +11,8 @@ use colex_tiled::Operand;
 
 use super::batch::{Apart, Batch, BatchForm, alignment, common};
 use super::choose::{
-    Machine, Packing, SOME_ROWS, choosable, choose, choose_invariant, choose_whole, packing,
-    takes_hopper, tuned,
+    Machine, Packing, SOME_ROWS, Unmapped, choosable, choose, choose_invariant, choose_whole,
+    of_any_number, packing, takes_hopper, tuned,
 };
 use super::chunks::call::GivenChunks;
 use super::chunks::departures::{self, GivenDepartures};
@@ -38,9 +38,11 @@ use super::groups::{self, Groups};
 use super::plan::{Division, GemmPlan, Operands, vector};
 use super::prepared::{BuiltProduct, GemmKernel, GemmShape, PreparedGemms, Role, Wish};
 use super::problem::{EpilogueWork, MOST, check_extent, holds_f32};
-use super::sm90::{WARPGROUP_THREADS, WORDS, WORKSPACE, counted_along_k, numbers_of_parts};
+use super::sm90::{WARPGROUP_THREADS, beside_operands, counted_along_k, numbers_of_parts};
 use crate::autotune::Autotune;
-use crate::calls::{self, Addresses, Call, KernelOf, PreparedLaunch, Shape, same_device};
+use crate::calls::{
+    self, AddressOf, Addresses, Call, KernelOf, NO_ADDRESS, PreparedLaunch, Shape, same_device,
+};
 use crate::copy::call::CopyCall;
 use crate::error::{Error, ErrorKind, disjoint};
 use crate::kernels::{Compute, GemmElement, GemmProblem};
@@ -690,7 +692,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let (factors, c) = self.places(&problem, self.may_pack(), (&batch, &apart))?;
         let packing = factors
             .as_ref()
-            .and_then(|places| self.said_of_packing(&problem, places, &c, &apart));
+            .and_then(|places| self.said_of_packing(&problem, places, &c, (&batch, &apart)));
         let matrices = match factors {
             Some(places) => {
                 if problem.compute == Some(Compute::Tf32x3) {
@@ -967,8 +969,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     /// Prepares the product as [`prepare`](Gemm::prepare) does, with the memory of the caller for the matrices that it packs and
     /// the parts of factors: [`workspace`](Gemm::workspace) bytes at a multiple of 256. What is left is for sums of parts of K:
     /// with [`workspace_in_parts`](Gemm::workspace_in_parts) bytes the plan is that of [`prepare`](Gemm::prepare), with fewer it is
-    /// one that divides no K among clusters. The counters of [`Division::SplitKFixup`] are not in it: the call owns them. Calls that one thread gives to one stream may share the memory, since they run in that
-    /// order. Launches that another thread gives to the stream may come between those of one call. A graph that captured the call
+    /// one that divides no K among clusters. The counters of [`Division::SplitKFixup`] are not in it: the call owns them. Calls that one
+    /// thread gives to one stream may share the memory, since they run in that order. Launches that another thread gives to the stream may come between those of one call. A graph that captured the call
     /// uses it whenever it runs.
     ///
     /// # Errors
@@ -1194,7 +1196,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             }),
             keeps_sides: (self.epilogue.as_ref())
                 .is_some_and(|own| own.closures().next().is_some()),
-            alone: behind.is_empty()
+            alone: behind.iter().all(|extent| *extent == 1)
                 && self.groups.is_none()
                 && self.lists.is_none()
                 && self.chunks.is_none()
@@ -1478,7 +1480,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         };
         // Packed matrices are for kernels with tensor maps.
         let [packs_a, packs] = if may_pack && !batch.exceeds_maps() {
-            self.packs(problem, [a, both, c])?
+            self.packs(problem, batch, [a, both, c])?
         } else {
             [false; 2]
         };
@@ -1515,15 +1517,16 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     fn packs(
         &self,
         problem: &GemmProblem,
-        [a, b, c]: [Option<Matrix>; 3],
+        batch: &Batch,
+        matrices: [Option<Matrix>; 3],
     ) -> Result<[bool; 2], Error> {
+        let unmapped = self.unmapped(problem, batch, matrices);
         if !self.is_batch_invariant {
-            let packs = self.packs_unmapped(self.unmapped(problem, [a, b, c]))?;
+            let packs = self.packs_unmapped(unmapped)?;
             return Ok([packs; 2]);
         }
-        let unmapped = self.unmapped(problem, [None, b, None]);
         let is_loaded = match &unmapped {
-            Some((_, shape)) => shape.operands.is_loaded(Operand::B),
+            Some(unmapped) => unmapped.operands().is_loaded(Operand::B),
             None => takes_hopper(multiplied::<T>(problem), self.a.device().arch()),
         };
         let packs_b = self.packs_unmapped(unmapped)?;
@@ -1531,18 +1534,17 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     }
 
     /// Whether the matrices of a product that no tensor map describes are packed first, if there are any.
-    fn packs_unmapped(&self, unmapped: Option<(GemmProblem, GemmShape)>) -> Result<bool, Error> {
+    fn packs_unmapped(&self, unmapped: Option<Unmapped>) -> Result<bool, Error> {
         let device = self.a.device();
-        let Some((problem, shape)) = unmapped else {
+        let Some(unmapped) = unmapped else {
             return Ok(false);
         };
         if let Some(packs) = self.packs {
             return Ok(packs);
         }
         let answers = &device.extension::<PreparedGemms>().1;
-        let answer = answers.get_or_make(&shape, || {
-            let packing = packing_of(&problem, &shape, device);
-            Ok::<_, Error>(packing.is_faster())
+        let answer = answers.get_or_make(&unmapped, || {
+            Ok::<_, Error>(packing_of(&unmapped, device).is_faster())
         })?;
         Ok(*answer)
     }
@@ -1553,7 +1555,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         problem: &GemmProblem,
         places: &Places,
         c: &Place,
-        [of_a, of_b, of_c]: &[Apart; 3],
+        (batch, [of_a, of_b, of_c]): (&Batch, &[Apart; 3]),
     ) -> Option<String> {
         if let GivenFactor::HighLow(_) = places.a {
             return Some("the factors are written as high and low parts".to_string());
@@ -1580,29 +1582,39 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             Matrix::of(&self.b, self.majors[1], *of_b),
             Matrix::of(&self.c, self.majors[2], *of_c),
         ];
-        match self.unmapped(problem, [of_a, of_b, of_c]) {
-            Some((problem, shape)) if self.may_pack() => {
-                let packing = packing_of(&problem, &shape, self.a.device());
+        match self.unmapped(problem, batch, [of_a, of_b, of_c]) {
+            Some(unmapped) if self.may_pack() => {
+                let packing = packing_of(&unmapped, self.a.device());
                 Some(format!("{packed}: {packing}"))
             }
             _ if packed.starts_with("nothing") => None,
+            _ if self.is_batch_invariant && !c.is_packed() => Some(format!(
+                "{packed}: TMA loads the rows of A for every number of rows"
+            )),
             _ => Some(format!("{packed}: no kernel takes such strides")),
         }
     }
 
-    /// The product as it is, if Hopper's kernel does not multiply one of its matrices as TMA brings it and would if it were packed.
+    /// The product as it is, if Hopper's kernel does not multiply one of its matrices as TMA brings it and would if it were packed. Of a
+    /// batch-invariant call it is that of any number of rows, whose A and C may lie in any way.
     fn unmapped(
         &self,
         problem: &GemmProblem,
-        matrices: [Option<Matrix>; 3],
-    ) -> Option<(GemmProblem, GemmShape)> {
+        batch: &Batch,
+        [a, b, c]: [Option<Matrix>; 3],
+    ) -> Option<Unmapped> {
         if !takes_hopper(multiplied::<T>(problem), self.a.device().arch()) {
             return None;
         }
-        let mut problem = *problem;
-        if self.is_batch_invariant {
-            problem.m = SOME_ROWS;
-        }
+        let (mut problem, matrices) = if self.is_batch_invariant {
+            let problem = GemmProblem {
+                m: SOME_ROWS,
+                ..of_any_number(problem)
+            };
+            (problem, [None, b, None])
+        } else {
+            (*problem, [a, b, c])
+        };
         // Those with strides that no kernel takes are packed in any case.
         let packed = Matrix {
             address: 0,
@@ -1611,10 +1623,15 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             steps: Apart::default(),
         };
         let matrices = matrices.map(|matrix| matrix.unwrap_or(packed));
-        let batch = Batch::default();
-        let shape = shape::<T, C>(&mut problem, &matrices, &batch, self.wish(), None);
+        let single = Batch::default();
+        let shape = shape::<T, C>(&mut problem, &matrices, &single, self.wish(), None);
+        let copies = [0, 1].map(|i: usize| {
+            let modes = batch.extents().iter().zip(matrices[i].steps);
+            let own = modes.filter(|(_, step)| *step != 0);
+            own.fold(1, |count: i64, (extent, _)| count.saturating_mul(*extent))
+        });
         let is_mapped = shape.operands.are_mapped();
-        (!is_mapped).then_some((problem, shape))
+        (!is_mapped).then(|| Unmapped::new(&problem, shape.operands, copies))
     }
 
     fn call(
@@ -1750,11 +1767,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             product = match &sums {
                 None => without,
                 Some(sums) => {
-                    let product = product.with_workspace(&WORKSPACE, sums.address);
-                    Arc::new(match &words {
-                        Some(words) => product.with_workspace(&WORDS, words.address()),
-                        None => product,
-                    })
+                    let words = words.as_ref().map(|words| words.address());
+                    Arc::new(product.with_workspace(sums.address, words))
                 }
             };
         }
@@ -2347,11 +2361,17 @@ fn plan_of(problem: &GemmProblem, shape: &GemmShape, device: &Device) -> Result<
         {
             lists::choose(shape.operands, device.arch())
         }
-        (Wish::Fastest | Wish::Whole, None) if shape.batch.chunks().is_some() || awaits => {
-            let machine = Machine::of(device.rates());
+        (wish @ (Wish::Fastest | Wish::Whole | Wish::BatchInvariant), None)
+            if shape.batch.chunks().is_some() || awaits =>
+        {
+            let at = (device.arch(), Machine::of(device.rates()));
             let taken = &taken(problem, &shape.batch);
             let form = shape.batch.chunks().map(|chunks| chunks.form);
-            chunks::choose(taken, shape.operands, (device.arch(), machine), form)
+            if wish == Wish::BatchInvariant {
+                chunks::choose_invariant(taken, shape.operands, at, form)
+            } else {
+                chunks::choose(taken, shape.operands, at, form)
+            }
         }
         (wish @ (Wish::Fastest | Wish::Whole | Wish::BatchInvariant), None)
             if let Some(convolution) = convolution =>
@@ -2507,8 +2527,9 @@ pub(super) fn prepare(
             landing,
         )))
     };
-    let prepared = |kernel: &KernelOf, grid: Launch, given: Vec<Argument>, order: &[usize]| {
-        let order = order.iter().copied().chain(behind..addresses.len());
+    let prepared = |kernel: &KernelOf, grid: Launch, given: Vec<Argument>, order: &[AddressOf]| {
+        let tensors = (behind..addresses.len()).map(AddressOf::Operand);
+        let order = order.iter().copied().chain(tensors);
         let loaded = kernel.loaded.clone();
         loaded.check_launch(&grid, &given, device.limits())?;
         let launch = PreparedLaunch::new(loaded, grid, given, addresses, order);
@@ -2533,9 +2554,11 @@ pub(super) fn prepare(
     let has_both = launched.stages_c() && (has_rows || launched.columns != 0);
     operands.extend(has_both.then_some(c));
     operands.extend(others..departed);
-    operands.extend(numbers);
-    operands.extend(departed..behind);
-    let mut launches = vec![prepared(&kernel, grid, given, &operands)?];
+    let behind_workspace = numbers.into_iter().chain(departed..behind);
+    let mut order_of_all: Vec<AddressOf> = operands.into_iter().map(AddressOf::Operand).collect();
+    order_of_all.extend(beside_operands(launched));
+    order_of_all.extend(behind_workspace.map(AddressOf::Operand));
+    let mut launches = vec![prepared(&kernel, grid, given, &order_of_all)?];
     let mut about = BuiltProduct {
         plan,
         product: kernel.built.clone(),
@@ -2554,7 +2577,8 @@ pub(super) fn prepare(
             in_order[2],
             more(Role::Sum, &sum.built)?,
         )?;
-        launches.push(prepared(&sum, grid, given, &order[2..])?);
+        let order_of_sum = [AddressOf::Operand(order[2]), AddressOf::Workspace];
+        launches.push(prepared(&sum, grid, given, &order_of_sum)?);
         about.sum = Some(sum.built.clone());
     }
     Ok(Shape::new(about, launches))
@@ -2616,9 +2640,8 @@ fn kernels_of(
 }
 
 /// The microseconds of a product with packed matrices and without.
-fn packing_of(problem: &GemmProblem, shape: &GemmShape, device: &Device) -> Packing {
-    let machine = Machine::of(device.rates());
-    packing(problem, shape.operands, device.arch(), machine)
+fn packing_of(unmapped: &Unmapped, device: &Device) -> Packing {
+    packing(unmapped, device.arch(), Machine::of(device.rates()))
 }
 
 /// What is known of a product before its plan. The problem gets the orders and leading dimensions of the matrices.
@@ -2654,6 +2677,8 @@ fn shape<T: GemmElement, C: GemmElement>(
         steps,
         factors: [problem.alpha, problem.beta].map(f64::to_bits),
         epilogue,
+        alone: problem.alone,
+        work: problem.epilogue,
     }
 }
 
@@ -2793,7 +2818,7 @@ fn arguments_of_sum(
     let numbers = numbers.chain(numbers_of_parts(plan, problem, batch.0));
     let mut given = vec![Arg::checked(c, &layout)];
     given.extend(numbers.map(|n| Arg::Value(Argument::U32(n as u32))));
-    given.push(Arg::Value(WORKSPACE));
+    given.push(Arg::Value(NO_ADDRESS));
     given.extend(epilogue.unwrap_or_else(|| factors(problem, plan).into()));
     Ok(built.arguments(&given)?)
 }

@@ -6,9 +6,11 @@ use colex_device::{Extension, Memo};
 use colex_tensor::TensorKernel;
 
 use super::batch::{Apart, Batch, BatchForm};
+use super::choose::Unmapped;
 use super::epilogue::arguments::EpilogueArguments;
 use super::epilogue::terms::KernelEpilogue;
 use super::plan::{GemmPlan, Operands};
+use super::problem::EpilogueWork;
 use crate::calls::PreparedCalls;
 use crate::method::GemmMethod;
 
@@ -17,7 +19,7 @@ use crate::method::GemmMethod;
 pub(crate) struct PreparedGemms(
     pub(crate) PreparedCalls<GemmShape, GemmKernel, BuiltProduct>,
     /// Whether products of rows that no tensor map describes pack them.
-    pub(crate) Memo<GemmShape, bool>,
+    pub(crate) Memo<Unmapped, bool>,
 );
 
 /// The plan of a product, and its kernels.
@@ -85,4 +87,7 @@ pub(crate) struct GemmShape {
     pub(crate) factors: [u64; 2],
     /// What the epilogue reads and writes, if it is not a scaled sum.
     pub(crate) epilogue: Option<Arc<EpilogueArguments>>,
+    /// What the choice of a plan reads besides: whether the product is alone, and what the epilogue does for each element.
+    pub(crate) alone: bool,
+    pub(crate) work: Option<EpilogueWork>,
 }

@@ -118,8 +118,8 @@ pub struct GemmProblem {
     /// Whether a chosen plan keeps A and B in their places. In a swapped product, neighbouring columns of C belong to different threads,
     /// which a closure of the epilogue may need in one.
     pub keeps_sides: bool,
-    /// Whether the product is alone: its call has no modes of a batch, no groups, lists or chunks, and is no convolution. The choice of a
-    /// plan reads it: a kernel for [several widths](crate::kernels::gemm::GemmPlan::columns) computes one product.
+    /// Whether the product is alone: the modes of a batch of its call have the extent 1, and it has no groups, lists or chunks, and is no
+    /// convolution. The choice of a plan reads it: a kernel for [several widths](crate::kernels::gemm::GemmPlan::columns) computes one product.
     pub alone: bool,
 }
 
@@ -144,7 +144,7 @@ pub struct GemmProblem {
 /// let residual = GemmProblem { epilogue: Some(work), ..plain };
 /// assert_eq!(first(&residual).schedule, Schedule::Pingpong);
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct EpilogueWork {
     /// Instructions of its formulas: the steps of a [`Formula`](colex_tensor::Formula) but inputs and constants.
     pub instructions: u32,

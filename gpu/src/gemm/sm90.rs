@@ -30,7 +30,7 @@ use super::operand::{Fetch, boxed_layout};
 use super::plan::{Division, GemmPlan, LEAST_STEPS, Operands};
 use super::plan_check::{MOST_THREADS, MOST_TILE};
 use super::problem::MOST_EXTENT;
-use crate::calls::unencoded;
+use crate::calls::{AddressOf, NO_ADDRESS, unencoded};
 use crate::kernels::{GemmProblem, Major};
 use colex_ir::verify::{BESIDE_WGMMA, LEAST, STEP, registers_at_entry};
 use colex_ir::{FenceKind, Sync, Type};
@@ -269,10 +269,8 @@ impl GemmFamily for Hopper {
         if plan.split > 1 {
             let numbers = numbers_of_parts(plan, problem, batch);
             given.extend(numbers.map(|n| Arg::Value(Argument::U32(n as u32))));
-            given.push(Arg::Value(WORKSPACE));
-            if plan.division == Division::SplitKFixup {
-                given.push(Arg::Value(WORDS));
-            }
+            let beside = beside_operands(plan).map(|_| Arg::Value(NO_ADDRESS));
+            given.extend(beside);
         }
         if plan.columns != 0 {
             let [_, wide] = plan.computed().map(|extent| extent * plan.cluster[1]);
@@ -525,11 +523,13 @@ pub(crate) const MOST_SPLIT: i64 = 64;
 /// The most shares into which clusters divide the steps of all tiles.
 pub(crate) const MOST_SHARES: i64 = 1024;
 
-/// The argument in whose place a call puts the address of its workspace.
-pub(crate) const WORKSPACE: Argument = Argument::U64(0);
-
-/// The argument in whose place a call puts the address of the words by which blocks meet.
-pub(crate) const WORDS: Argument = Argument::U64(u64::MAX);
+/// The memory beside the operands whose addresses a kernel that multiplies parts of K gets, in the order of its arguments: behind those of C.
+pub(crate) fn beside_operands(plan: &GemmPlan) -> impl Iterator<Item = AddressOf> + use<> {
+    let workspace = (plan.split > 1).then_some(AddressOf::Workspace);
+    let meets = plan.split > 1 && plan.division == Division::SplitKFixup;
+    let words = meets.then_some(AddressOf::Words);
+    workspace.into_iter().chain(words)
+}
 
 /// The clusters of a number of blocks that run at once. A cluster lies in one group of multiprocessors: of more than two
 /// blocks, an H200 runs a tenth fewer than its multiprocessors would hold.

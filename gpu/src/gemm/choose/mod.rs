@@ -1647,7 +1647,19 @@ fn of_any_rows(problem: &GemmProblem, mut operands: Operands) -> (GemmProblem, O
         operands.majors[mode] = Major::Second;
         operands.vectors[mode] = 128 / i64::from(ty.bits());
     }
-    (problem, operands)
+    (of_any_number(&problem), operands)
+}
+
+/// The product without what one row of a tensor leaves open: whether a tensor varies along M, of which a choice counts the bytes.
+pub(crate) fn of_any_number(problem: &GemmProblem) -> GemmProblem {
+    let epilogue = problem.epilogue.map(|work| EpilogueWork {
+        tensor_bytes: 0,
+        ..work
+    });
+    GemmProblem {
+        epilogue,
+        ..*problem
+    }
 }
 
 /// Numbers of rows among which a batch-invariant product has one division of K: a step of decoding, a few of them, and prompts.
@@ -1662,6 +1674,28 @@ fn is_invariant(
     machine: Machine,
 ) -> impl Fn(&GemmPlan) -> bool {
     let is_taken = |plan: &GemmPlan| plan.method != GemmMethod::Gemv;
+    let kind = ListKind::of(problem);
+    is_invariant_among(kind, is_taken, problem, operands, (arch, machine))
+}
+
+/// The same for the plans of [`whole_plans`] that `is_taken` takes for every number of rows.
+pub(crate) fn is_invariant_whole(
+    problem: &GemmProblem,
+    operands: Operands,
+    device: (Arch, Machine),
+    is_taken: impl Fn(&GemmPlan) -> bool,
+) -> impl Fn(&GemmPlan) -> bool {
+    is_invariant_among(ListKind::Plain, is_taken, problem, operands, device)
+}
+
+/// The same for those plans of a list that `is_taken` takes.
+fn is_invariant_among(
+    kind: ListKind,
+    is_taken: impl Fn(&GemmPlan) -> bool,
+    problem: &GemmProblem,
+    operands: Operands,
+    (arch, machine): (Arch, Machine),
+) -> impl Fn(&GemmPlan) -> bool {
     // Parts begin at whole steps.
     let parts = |plan: &GemmPlan| {
         let parts = plan.cluster[2];
@@ -1673,7 +1707,7 @@ fn is_invariant(
     let mut divisions: Vec<(_, f64, usize)> = Vec::new();
     for m in ROWS_OF_ALL {
         let some = GemmProblem { m, ..problem };
-        let all = timed_of(ListKind::of(&some), &some, (operands, arch), machine);
+        let all = timed_of(kind, &some, (operands, arch), machine);
         // The parts of a workspace are as many as the rows leave room for.
         let whole = all
             .into_iter()
@@ -1764,13 +1798,58 @@ impl fmt::Display for Packing {
     }
 }
 
-/// The times of a product with packed matrices and without. `operands` are the matrices as they are.
-pub(crate) fn packing(
-    problem: &GemmProblem,
+/// A product of which Hopper's kernel does not multiply A or B as TMA brings them: all that decides whether they are packed first. A device
+/// keeps the answers by it, so that no answer depends on the calls before.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Unmapped {
     operands: Operands,
-    arch: Arch,
-    machine: Machine,
-) -> Packing {
+    sizes: [i64; 3],
+    batch: i64,
+    leading: [i64; 3],
+    /// The matrices of A and of B that differ: of one that all products share, there is one.
+    copies: [i64; 2],
+    work: Option<EpilogueWork>,
+    keeps_sides: bool,
+    alone: bool,
+}
+
+impl Unmapped {
+    /// The product with matrices as they are, of which so many would be copied.
+    pub(crate) fn new(problem: &GemmProblem, operands: Operands, copies: [i64; 2]) -> Unmapped {
+        Unmapped {
+            operands,
+            sizes: [problem.m, problem.n, problem.k],
+            batch: problem.batch,
+            leading: Operand::ALL.map(|operand| problem.leading_of(operand)),
+            copies,
+            work: problem.epilogue,
+            keeps_sides: problem.keeps_sides,
+            alone: problem.alone,
+        }
+    }
+
+    /// What is known of the matrices.
+    pub(crate) fn operands(&self) -> Operands {
+        self.operands
+    }
+
+    fn problem(&self) -> GemmProblem {
+        let [m, n, k] = self.sizes;
+        GemmProblem {
+            batch: self.batch,
+            majors: self.operands.majors,
+            leading: self.leading.map(Some),
+            epilogue: self.work,
+            keeps_sides: self.keeps_sides,
+            alone: self.alone,
+            ..GemmProblem::new(m, n, k)
+        }
+    }
+}
+
+/// The times of a product with packed matrices and without.
+pub(crate) fn packing(unmapped: &Unmapped, arch: Arch, machine: Machine) -> Packing {
+    let (problem, operands) = (&unmapped.problem(), unmapped.operands);
     let best =
         |problem: &GemmProblem, operands| fastest(problem, operands, arch, machine, |_| true).0;
     let vector = 128 / i64::from(operands.ab.bits());
@@ -1780,7 +1859,8 @@ pub(crate) fn packing(
         let i = operand as usize;
         if !operands.is_mapped(operand) {
             let [(rows, _), (columns, _)] = problem.extents(operand);
-            let elements = rows as f64 * columns as f64;
+            let copies = unmapped.copies[i] as f64;
+            let elements = rows as f64 * columns as f64 * copies;
             let bytes = elements * f64::from(operands.ab.bits()) / 4.0;
             let [fixed, rate] = match (operands.has_map(operand), operands.ab) {
                 (false, _) => h200::PACK,
@@ -1878,6 +1958,15 @@ mod tests {
             gated: false,
         };
         (GemmProblem::new(m, n, k), operands)
+    }
+
+    /// The product with matrices as they are, each of a batch with its own.
+    fn unmapped(problem: &GemmProblem, operands: Operands) -> Unmapped {
+        let problem = GemmProblem {
+            majors: operands.majors,
+            ..*problem
+        };
+        Unmapped::new(&problem, operands, [problem.batch; 2])
     }
 
     /// The same problem as one of several: its list has no kernel for several widths, as when these products were measured.
@@ -2250,7 +2339,7 @@ mod tests {
                     vectors: [1, 1, 8],
                     ..operands
                 };
-                let packed = || packing(&problem, odd, Arch::Sm90a, h200());
+                let packed = || packing(&unmapped(&problem, odd), Arch::Sm90a, h200());
                 others.push([least(&invariant, invariant()), least(&packed, packed())]);
             }
         }
@@ -2476,7 +2565,7 @@ mod tests {
                 }
             }
             if takes_hopper(operands.ab, arch) {
-                packing(&problem, operands, arch, h200());
+                packing(&unmapped(&problem, operands), arch, h200());
             }
             cases += sorted.len();
         }
@@ -2583,7 +2672,7 @@ mod tests {
             let number = |i: usize| shape[i].as_i64().expect("an extent");
             let [m, n, k] = [0, 1, 2].map(number);
             let (problem, operands) = row_major(m, n, k);
-            if packing(&problem, operands, Arch::Sm90a, h200()).is_faster() {
+            if packing(&unmapped(&problem, operands), Arch::Sm90a, h200()).is_faster() {
                 packed += 1;
                 continue;
             }
@@ -2672,7 +2761,7 @@ mod tests {
             };
             let [m, n, k] = ["m", "n", "k"].map(|of| record[of].as_i64().expect("an extent"));
             let (problem, operands) = row_major(m, n, k);
-            let packs = packing(&problem, operands, Arch::Sm90a, h200()).is_faster();
+            let packs = packing(&unmapped(&problem, operands), Arch::Sm90a, h200()).is_faster();
             let (problem, operands) = if packs {
                 let (_, mapped) = aligned(m, n, k);
                 let up = |extent: i64| Some((extent + 7) / 8 * 8);

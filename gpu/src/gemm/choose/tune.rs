@@ -13,7 +13,6 @@ use crate::gemm::call::prepare;
 use crate::gemm::plan::{GemmPlan, Operands};
 use crate::gemm::prepared::{BuiltProduct, GemmShape, PreparedGemms, Wish};
 use crate::gemm::problem::GemmElement;
-use crate::gemm::sm90::{WORDS, WORKSPACE};
 use crate::kernels::{Compute, GemmProblem};
 use crate::scratch::{WordKind, Workspace, aligned};
 
@@ -187,11 +186,8 @@ impl Trial<'_> {
             },
         };
         for call in &mut calls {
-            let mut placed = call.with_workspace(&WORKSPACE, sums.address());
-            if let Some(words) = &words {
-                placed = placed.with_workspace(&WORDS, words.address());
-            }
-            *call = Arc::new(placed);
+            let words = words.as_ref().map(|words| words.address());
+            *call = Arc::new(call.with_workspace(sums.address(), words));
         }
         Ok(Some((calls, Some((sums, words)))))
     }

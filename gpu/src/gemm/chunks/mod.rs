@@ -11,7 +11,7 @@ use colex_sched::pipeline::Schedule;
 use colex_tensor::{Builder, Index};
 
 use super::call::operands;
-use super::choose::{Machine, whole_plans};
+use super::choose::{Machine, is_invariant_whole, whole_plans};
 use super::plan::{Division, GemmPlan, Operands};
 use super::problem::MOST_EXTENT;
 use crate::error::{Error, ErrorKind};
@@ -135,8 +135,35 @@ pub(crate) fn microseconds(
 pub(crate) fn choose(
     problem: &GemmProblem,
     operands: Operands,
+    device: (Arch, Machine),
+    form: Option<ChunkForm>,
+) -> GemmPlan {
+    choose_among(problem, operands, device, form, |_| true)
+}
+
+/// The same of a batch-invariant product: of those that divide K as the plans for any number of rows do.
+pub(crate) fn choose_invariant(
+    problem: &GemmProblem,
+    operands: Operands,
+    device: (Arch, Machine),
+    form: Option<ChunkForm>,
+) -> GemmPlan {
+    // One block has a tile of a kernel that tells what is stored.
+    let has_tile = form.is_some_and(|form| form.departs);
+    let is_taken = move |plan: &GemmPlan| {
+        plan.method == GemmMethod::Hopper && !(has_tile && plan.cluster[2] > 1)
+    };
+    let is_same = is_invariant_whole(problem, operands, device, is_taken);
+    choose_among(problem, operands, device, form, is_same)
+}
+
+/// The same of those plans of the list that `is_wanted` takes.
+fn choose_among(
+    problem: &GemmProblem,
+    operands: Operands,
     (arch, machine): (Arch, Machine),
     form: Option<ChunkForm>,
+    is_wanted: impl Fn(&GemmPlan) -> bool,
 ) -> GemmPlan {
     let departs = form.is_some_and(|form| form.departs);
     // A kernel that divides no tile is that of K whole.
@@ -149,7 +176,7 @@ pub(crate) fn choose(
     };
     let all = whole_plans(problem, operands, arch, machine).map(late);
     let all: Vec<_> = all
-        .filter(|plan| plan.method == GemmMethod::Hopper)
+        .filter(|plan| plan.method == GemmMethod::Hopper && is_wanted(plan))
         .collect();
     let takes = |plan: &&GemmPlan| form.is_none_or(|form| check(plan, form).is_ok());
     let time = |plan: &GemmPlan| microseconds(plan, problem, departs, machine);

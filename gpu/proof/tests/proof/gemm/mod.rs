@@ -7,6 +7,7 @@ mod groups;
 mod lists;
 mod parts;
 mod pointers;
+mod same_plan;
 mod stores;
 mod stream_k;
 mod transposed;

@@ -3,10 +3,10 @@
 use colex_atom::{Arch, Ty};
 use colex_gpu::gemm::Epilogue;
 use colex_gpu::kernels::GemmElement;
-use colex_gpu::kernels::gemm::{Division, GemmMethod, GemmPlan};
+use colex_gpu::kernels::gemm::{Division, GemmMethod, GemmPlan, Operands};
 use colex_gpu::{Buffer, Device, Gemm, View, ViewMut};
 use colex_layout::Layout;
-use colex_proof::soak::draws;
+use colex_proof::soak::{draws, takes};
 use colex_proof::sweep::Random;
 use colex_sim::{Schedule, SimOptions};
 use half::{bf16, f16};
@@ -217,4 +217,169 @@ fn law_parts_of_k_read_and_store_what_their_epilogue_says() {
     println!(
         "law gemm.parts_with_an_epilogue: {count} products, {in_vectors} with vectors of 16 bytes, {one_by_one} without"
     );
+}
+
+/// The plans that take a workspace, by each way to divide K: those of the list for these operands whose kernels take parts, all whose threads load,
+/// and some with small tiles. A plan of a list has as many stages as leave room for the sums of its own division.
+fn with_workspaces(operands: Operands, arch: Arch) -> Vec<GemmPlan> {
+    let listed = GemmPlan::candidates(operands, arch).into_iter();
+    let listed = listed.filter(|plan| plan.split > 1 || plan.gather);
+    let small = [false, true].map(|swap| GemmPlan {
+        tile: [64, 32, 16],
+        warps: [1, 1],
+        cluster: [1; 3],
+        stages: 2,
+        gather: operands.vectors[..2] != [8, 8],
+        swap,
+        ..GemmPlan::new(GemmMethod::Hopper, operands)
+    });
+    let divided = |plan: GemmPlan| {
+        let of = [
+            (2, Division::SplitK),
+            (3, Division::StreamK),
+            (2, Division::SplitKFixup),
+        ];
+        of.map(|(split, division)| GemmPlan {
+            split,
+            division,
+            undivided: 0,
+            ..plan
+        })
+    };
+    let hopper = listed.filter(|plan| plan.method == GemmMethod::Hopper);
+    let all = hopper.chain(small).flat_map(divided);
+    all.filter(|plan| plan.check(arch).is_ok()).collect()
+}
+
+/// The products of a batch of two whose A, B or both are one matrix, by all plans that take a workspace and by that of the call. The number of
+/// runs by each division, where TMA loads and where threads do.
+fn run_with_shared_factors<T: GemmElement>(
+    r: &mut Random,
+    k: i64,
+    (is_scaled, step): (bool, usize),
+) -> [[usize; 3]; 2] {
+    let device = Device::simulator(Arch::Sm90a);
+    let sum = Epilogue::new(Ty::F32, |e| {
+        e.accumulator() * e.scalar("factor", Ty::F32) + e.tensor("bias", Ty::F32)
+    });
+    let sum = sum.expect("an epilogue");
+    let (mut runs, mut case) = ([[0; 3]; 2], 0);
+    for shared in [[false, true], [true, false], [true, true]] {
+        let (m, n) = r.one(&[(3, 3), (66, 40), (7, 72)]);
+        let mut numbers = |count: i64| -> Vec<T> {
+            let number = |_| T::from_f64(r.below(5_i64) as f64 - 2.0);
+            (0..count).map(number).collect()
+        };
+        let (in_a, in_b, in_bias) = (numbers(2 * m * k), numbers(2 * n * k), numbers(n));
+        let bias: Vec<f32> = in_bias.iter().map(|x| x.to_f64() as f32).collect();
+        let apart = [m, n].map(|rows| rows * k);
+        let of = |at: usize, rows: i64| {
+            let apart = if shared[at] { 0 } else { apart[at] };
+            Layout::new((rows, k, 2), (k, 1, apart)).expect("a layout")
+        };
+        let (a, b) = (
+            device.upload(&in_a).expect("memory"),
+            device.upload(&in_b).expect("memory"),
+        );
+        let bias_memory = device.upload(&bias).expect("memory");
+        let mut c = device
+            .poisoned::<f32>(2 * (m * n) as usize)
+            .expect("memory");
+        let read = c.clone();
+        let (a, b) = (
+            View::new(&a, of(0, m)).expect("A"),
+            View::new(&b, of(1, n)).expect("B"),
+        );
+        let of_c = Layout::new((m, n, 2), (n, 1, m * n)).expect("a layout");
+        let of_bias = Layout::new((m, n, 2), (0, 1, 0)).expect("a layout");
+        let c = ViewMut::new(&mut c, of_c).expect("C");
+        let bias_view = View::new(&bias_memory, of_bias).expect("a tensor");
+        let gemm = Gemm::new(&a, &b, &c);
+        let gemm = if is_scaled {
+            let gemm = gemm.epilogue(&sum).scalar("factor", 2.0);
+            gemm.tensor("bias", &bias_view)
+        } else {
+            gemm
+        };
+        let mut plans = Vec::new();
+        let taken = gemm.prepare_with(|operands, arch| {
+            plans = with_workspaces(operands, arch);
+            Ok(plans[0])
+        });
+        taken.expect("a call");
+        let element = |at: i64| {
+            let (product, i, j) = (at / (m * n), at / n % m, at % n);
+            let [of_a, of_b] = [0, 1].map(|of: usize| {
+                let apart = if shared[of] { 0 } else { apart[of] };
+                product * apart
+            });
+            let term = |l: i64| {
+                let a = in_a[(of_a + i * k + l) as usize].to_f64();
+                a * in_b[(of_b + j * k + l) as usize].to_f64()
+            };
+            let total: f64 = (0..k).map(term).sum();
+            if is_scaled {
+                total as f32 * 2.0 + bias[j as usize]
+            } else {
+                total as f32
+            }
+        };
+        let wanted: Vec<f32> = (0..2 * m * n).map(element).collect();
+        let is_right = |said: &str| {
+            let found = read.download().expect("C");
+            let wrong = (0..found.len()).find(|at| found[*at] != wanted[*at]);
+            assert_eq!(wrong, None, "{said}: {found:?}");
+        };
+        let said = |plan: &GemmPlan| format!("{m}x{n}x{k}, shared {shared:?}, {}, {plan}", T::TY);
+        for plan in plans {
+            case += 1;
+            if !takes(step, case) {
+                continue;
+            }
+            read.fill_bytes(0xff).expect("memory");
+            let said = said(&plan);
+            let call = gemm.prepare_with(|_, _| Ok(plan));
+            let call = call.unwrap_or_else(|why| panic!("{said}: {why}"));
+            call.run(&device)
+                .unwrap_or_else(|why| panic!("{said}: {why}"));
+            is_right(&said);
+            let division = match plan.division {
+                Division::SplitK => 0,
+                Division::StreamK => 1,
+                Division::SplitKFixup => 2,
+            };
+            runs[usize::from(plan.gather)][division] += 1;
+        }
+        read.fill_bytes(0xff).expect("memory");
+        gemm.run().expect("a product");
+        is_right("the plan of the call");
+    }
+    runs
+}
+
+/// A factor that all products of a batch share has a stride of 0 along it. Where threads load the factor, the stride is an argument, and the kernel
+/// has the address of its workspace among the same arguments: neither is taken for the other, by any kernel that takes a workspace.
+#[test]
+fn law_kernels_with_a_workspace_take_factors_that_all_products_share() {
+    let r = &mut Random::of(19, "shared factors");
+    let mut runs = [[0; 3]; 2];
+    for (number, k) in [257, 264, 193, 256].into_iter().enumerate() {
+        // TMA describes no rows of an odd length.
+        let step = if k % 8 == 0 { 7 } else { 5 };
+        let found = [
+            run_with_shared_factors::<bf16>(r, k, (number > 1, step)),
+            run_with_shared_factors::<f16>(r, k, (number < 2, step)),
+        ];
+        for found in found {
+            for (way, of_way) in found.into_iter().enumerate() {
+                for (division, count) in of_way.into_iter().enumerate() {
+                    runs[way][division] += count;
+                }
+            }
+        }
+    }
+    let all = runs.iter().flatten();
+    assert!(all.clone().all(|count| *count > 2), "{runs:?}");
+    let cases: usize = all.sum();
+    println!("law parts.shared_factors: {cases} cases, by TMA and by threads: {runs:?}");
 }
