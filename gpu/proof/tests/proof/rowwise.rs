@@ -2357,13 +2357,116 @@ fn long_row(arch: Arch, columns: usize, storage: RowStorage, blocks: i64) {
     }
 }
 
+/// Rows of tensors of 64 MiB and more, the threads and blocks of their plan on an H200, and its groups, slots, teams and lag.
+const LAGGING_BY_DEFAULT: [(RowFunction, Ty, i64, (i64, i64), [i64; 4]); 14] = [
+    (
+        RowFunction::RmsNorm,
+        Ty::F32,
+        32768,
+        (256, 8),
+        [4, 12, 16, 2],
+    ),
+    (
+        RowFunction::RmsNorm,
+        Ty::F32,
+        65536,
+        (256, 16),
+        [4, 12, 8, 2],
+    ),
+    (
+        RowFunction::RmsNorm,
+        Ty::F32,
+        1 << 20,
+        (256, 128),
+        [2, 6, 1, 1],
+    ),
+    (
+        RowFunction::RmsNorm,
+        Ty::Bf16,
+        65536,
+        (256, 8),
+        [4, 12, 16, 2],
+    ),
+    (
+        RowFunction::RmsNorm,
+        Ty::Bf16,
+        1 << 20,
+        (256, 64),
+        [2, 6, 2, 1],
+    ),
+    (
+        RowFunction::LayerNorm,
+        Ty::F32,
+        65536,
+        (256, 16),
+        [4, 12, 8, 2],
+    ),
+    (
+        RowFunction::LayerNorm,
+        Ty::F32,
+        1 << 19,
+        (256, 128),
+        [4, 12, 1, 1],
+    ),
+    (
+        RowFunction::LayerNorm,
+        Ty::F32,
+        1 << 20,
+        (256, 128),
+        [2, 6, 1, 1],
+    ),
+    (
+        RowFunction::LayerNorm,
+        Ty::Bf16,
+        65536,
+        (256, 4),
+        [2, 6, 32, 1],
+    ),
+    (
+        RowFunction::LayerNorm,
+        Ty::Bf16,
+        1 << 20,
+        (256, 64),
+        [2, 6, 2, 1],
+    ),
+    (
+        RowFunction::Softmax,
+        Ty::F32,
+        1 << 18,
+        (256, 32),
+        [2, 6, 4, 1],
+    ),
+    (
+        RowFunction::LogSoftmax,
+        Ty::F32,
+        1 << 20,
+        (256, 128),
+        [2, 6, 1, 1],
+    ),
+    (
+        RowFunction::Softmax,
+        Ty::Bf16,
+        1 << 19,
+        (256, 64),
+        [4, 12, 2, 1],
+    ),
+    (
+        RowFunction::LogSoftmax,
+        Ty::Bf16,
+        1 << 20,
+        (256, 64),
+        [2, 6, 2, 1],
+    ),
+];
+
 /// A faster memory makes the second pass of a row worth less, and the wait of a cluster's blocks for each other more: from some rate on,
 /// all rows of a length are in passes, and a slower memory has the cluster. From some rate on, a block has two rows of a layer norm, and
-/// registers and shared memory hold the rows of a softmax together: of `f32` those of more than 64 KiB and at most 512 KiB, and of more than
-/// 768 KiB and at most 1 MiB; of 16 bits those of more than 32 KiB and at most 256 KiB, of more than 384 KiB and at most 512 KiB, and of more
-/// than 768 KiB and at most 1 MiB. Below this rate, groups of threads take the rows of `f32` of more than 256 KiB and at most 512 KiB in
-/// turn, and one block keeps all of the rows of 96 to 128 KiB. Teams have the other rows of more than 512 KiB, in 16 bits of 512 KiB and
-/// more, where a model finds them faster than passes. Other lengths, functions and types have the same plan at any rate.
+/// registers and shared memory hold the rows of a softmax together: of `f32` those of more than 64 KiB and at most 512 KiB; of 16 bits those of
+/// more than 32 KiB and at most 256 KiB, and of more than 384 KiB and at most 512 KiB. From this rate on, teams whose results lag behind their
+/// totals have the longer rows up to 4 MiB, and those of a norm of more than 88 KiB. Below it, groups of threads take the rows of `f32` of more
+/// than 256 KiB and at most 512 KiB in turn, and one block keeps all of the rows of 96 to 128 KiB. Teams without a lag have the other rows of
+/// more than 512 KiB, in 16 bits of 512 KiB and more, where a model finds them faster than passes. Other lengths, functions and types have the
+/// same plan at any rate.
 #[test]
 fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
     let usual = Rates::of(Arch::Sm90a);
@@ -2387,20 +2490,41 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
         kept: 14,
         clusters: 132,
     };
+    // Tensors of less than 64 MiB have no teams.
+    let small = |function, ty, columns| {
+        let problem = RowwiseProblem::new(function, ty, [1 << 5, columns]);
+        RowwisePlan::fastest_on(&problem, Arch::Sm90a, usual).expect("a plan")
+    };
     for function in [RowFunction::RmsNorm, RowFunction::LayerNorm] {
         for (ty, columns) in [(Ty::F32, 65536), (Ty::Bf16, 131_072)] {
-            let plan = on(function, ty, columns, usual);
+            let plan = small(function, ty, columns);
             assert_eq!((plan.threads, plan.blocks, plan.storage), (512, 2, of_two));
         }
     }
-    // A norm has four groups of threads in each block if two such teams have room, an RMSNorm otherwise two, and a layer norm one.
+    let behind = |groups, slots, teams, lag| RowStorage::Teams {
+        groups,
+        slots,
+        teams,
+        lag,
+    };
+    // The teams of measured lengths whose results lag behind their totals.
+    for (function, ty, columns, of_block, storage) in LAGGING_BY_DEFAULT {
+        let plan = on(function, ty, columns, usual);
+        let [groups, slots, teams, lag] = storage;
+        let found = (plan.threads, plan.blocks, plan.storage);
+        let (threads, blocks) = of_block;
+        let wanted = (threads, blocks, behind(groups, slots, teams, lag));
+        assert_eq!(found, wanted, "{plan}");
+    }
+    // By a slower memory, a norm has four groups of threads in each block if two such teams have room, an RMSNorm otherwise two, and a layer
+    // norm one.
     for (function, ty, [threads, groups]) in [
         (RowFunction::RmsNorm, Ty::F32, [512, 2]),
         (RowFunction::RmsNorm, Ty::Bf16, [256, 4]),
         (RowFunction::LayerNorm, Ty::F32, [1024, 1]),
         (RowFunction::LayerNorm, Ty::Bf16, [256, 4]),
     ] {
-        let plan = on(function, ty, 1 << 20, usual);
+        let plan = on(function, ty, 1 << 20, h100);
         let RowStorage::Teams {
             groups: found,
             teams,
@@ -2417,10 +2541,12 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
         slots: 2,
         clusters,
     };
-    let of_turns = |function, columns| {
-        let plan = on(function, Ty::F32, columns, usual);
+    let of_rates = |function, columns, rates| {
+        let plan = on(function, Ty::F32, columns, rates);
         (plan.threads, plan.blocks, plan.storage)
     };
+    let of_turns = |function, columns| of_rates(function, columns, usual);
+    let of_slow = |function, columns| of_rates(function, columns, h100);
     for function in [RowFunction::Softmax, RowFunction::LogSoftmax] {
         // Registers and shared memory hold rows together.
         for (columns, of_row, [held, kept]) in [
@@ -2443,41 +2569,37 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
             };
             assert_eq!(of_turns(function, columns), (threads, blocks, storage));
         }
-        let of_teams = |groups, teams| RowStorage::Teams {
-            groups,
-            slots: groups,
-            teams,
-            lag: 0,
-        };
+        let of_teams = |groups, teams| behind(groups, groups, teams, 0);
         // Four groups of threads, or as many as leave two teams to the device.
-        assert_eq!(of_turns(function, 131_076), (256, 17, of_teams(4, 7)));
-        assert_eq!(of_turns(function, 196_608), (256, 24, of_teams(4, 5)));
-        // Registers and shared memory hold up to 1 MiB together again.
+        assert_eq!(of_slow(function, 131_076), (256, 17, of_teams(4, 7)));
+        assert_eq!(of_slow(function, 196_608), (256, 24, of_teams(4, 5)));
+        assert_eq!(of_slow(function, 262_148), (256, 33, of_teams(4, 4)));
+        assert_eq!(of_slow(function, 1 << 19), (256, 64, of_teams(4, 2)));
+        assert_eq!(of_slow(function, 1 << 20), (512, 64, of_teams(2, 2)));
+        // A row of more than 4 MiB.
+        assert_eq!(of_turns(function, 1 << 21), (1024, 64, of_teams(1, 2)));
+        // Registers and shared memory hold up to 1 MiB of a small tensor together again.
         for (columns, held, kept) in [(196_612, 0, 13), (1 << 18, 2, 14)] {
             let storage = RowStorage::Divided {
                 held,
                 kept,
                 clusters: 28,
             };
-            assert_eq!(of_turns(function, columns), (512, 8, storage));
+            let plan = small(function, Ty::F32, columns);
+            assert_eq!((plan.threads, plan.blocks, plan.storage), (512, 8, storage));
         }
-        assert_eq!(of_turns(function, 262_148), (256, 33, of_teams(4, 4)));
-        assert_eq!(of_turns(function, 1 << 19), (256, 64, of_teams(4, 2)));
-        // One group where four teams hold a row each.
-        assert_eq!(of_turns(function, 1 << 20), (512, 33, of_teams(1, 4)));
-        assert_eq!(of_turns(function, 1 << 21), (1024, 64, of_teams(1, 2)));
         // Beyond what all multiprocessors hold.
         assert_eq!(of_turns(function, 1 << 23), (512, 8, kept));
         for (ty, shape, blocks) in [
-            (Ty::F32, [16, 1 << 20], Some(33)),
+            (Ty::F32, [16, 1 << 20], Some(128)),
             (Ty::F32, [15, 1 << 20], None),
-            (Ty::Bf16, [32, 1 << 21], Some(64)),
+            (Ty::Bf16, [32, 1 << 21], Some(128)),
             (Ty::Bf16, [15, 1 << 21], None),
             (Ty::Bf16, [64, 1 << 20], Some(64)),
-            (Ty::Bf16, [128, 1 << 19], None),
-            (Ty::Bf16, [128, (1 << 19) + 8], Some(33)),
+            (Ty::Bf16, [128, 1 << 19], Some(64)),
+            (Ty::Bf16, [128, (1 << 19) + 8], Some(37)),
             (Ty::Bf16, [256, 1 << 18], None),
-            (Ty::Bf16, [256, (1 << 18) + 8], None),
+            (Ty::Bf16, [256, (1 << 18) + 8], Some(33)),
         ] {
             let problem = RowwiseProblem::new(function, ty, shape);
             let plan = RowwisePlan::fastest_on(&problem, Arch::Sm90a, usual).expect("a plan");
@@ -2568,15 +2690,21 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
                 let is_of_next =
                     is_vectors && is_norm && ty != Ty::F32 && (32769..=65536).contains(&row);
                 let divided = match (function, ty) {
-                    (RowFunction::RmsNorm, Ty::F32) => &[49153..=262_144][..],
-                    (RowFunction::RmsNorm, _) => &[32769..=262_144],
-                    (RowFunction::LayerNorm, Ty::F32) => &[65537..=524_288],
-                    (RowFunction::LayerNorm, _) => &[65537..=524_287],
-                    (_, Ty::F32) => &[65537..=524_288, 786_433..=1_048_576],
-                    _ => &[32769..=262_144, 393_217..=524_288, 786_433..=1_048_576],
+                    (RowFunction::RmsNorm, Ty::F32) => &[49153..=90_112][..],
+                    (RowFunction::RmsNorm, _) => &[32769..=90_112],
+                    (RowFunction::LayerNorm, _) => &[65537..=90_112],
+                    (_, Ty::F32) => &[65537..=524_288],
+                    _ => &[32769..=262_144, 393_217..=524_288],
                 };
                 let is_divided = is_vectors && divided.iter().any(|of| of.contains(&row));
+                let behind = if function.is_norm() {
+                    90_113..=4_194_304
+                } else {
+                    524_289..=4_194_304
+                };
+                let is_of_behind = is_vectors && behind.contains(&row);
                 let is_weighed = is_divided
+                    || is_of_behind
                     || is_vectors && (is_of_four || is_of_groups || is_of_teams)
                     || is_of_one
                     || is_of_pair
@@ -2595,8 +2723,10 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
                     let is_fast = rates.memory() >= 4_000_000;
                     let is_held = matches!(plan.storage, RowStorage::Divided { .. });
                     assert_eq!(is_held, is_divided && is_fast, "{plan} at {clock}");
-                    if is_held {
-                        // Any rate from here on has this plan, also where teams had the rows at a lower one.
+                    let is_behind = matches!(plan.storage, RowStorage::Teams { lag: 1.., .. });
+                    assert_eq!(is_behind, is_of_behind && is_fast, "{plan} at {clock}");
+                    if is_held || is_behind {
+                        // Any rate from here on has this plan, also where teams without a lag had the rows at a lower one.
                         was_ever = true;
                         cases += 1;
                         continue;

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use colex_atom::{Arch, Ty};
-use colex_gpu::gemm::{ChunkOrder, Epilogue};
-use colex_gpu::kernels::GemmElement;
-use colex_gpu::{Buffer, Device, Gemm, GemmCall, View, ViewMut};
+use colex_gpu::gemm::{ChunkOrder, Epilogue, GemmCall};
+use colex_gpu::kernels::{GemmElement, GemmProblem};
+use colex_gpu::{Buffer, Device, Gemm, View, ViewMut};
 use colex_layout::Layout;
 use colex_proof::soak::draws;
 use colex_proof::sweep::Random;
@@ -147,7 +147,31 @@ impl Product {
             b: zeros,
             tensor: zeros,
         };
-        self.with(device, &read, &mut c, |call| (call.to_string(), way(call)))
+        self.with(device, &read, &mut c, |call| {
+            (call.to_string(), self.way(call))
+        })
+    }
+
+    /// How a call of the product sums: its kernel, how K is divided, and whether B is packed. A plan whose tiles are all whole has one part.
+    fn way(&self, call: &GemmCall<'_>) -> String {
+        let plan = call.plan().expect("a plan");
+        let [m, n, k] = self.extents;
+        let problem = GemmProblem {
+            batch: self.kind.products(),
+            ..GemmProblem::new(m, n, k)
+        };
+        let along_k = plan.cluster[2];
+        let step = if along_k > 1 { plan.tile[2] } else { 0 };
+        let packs = call.packed().any(|(name, _)| name == "B");
+        let parts = if plan.workspace(&problem) == 0 {
+            1
+        } else {
+            plan.split
+        };
+        format!(
+            "{}, {along_k} blocks along K, step {step}, {parts} parts, B packed {packs}",
+            plan.method
+        )
     }
 
     /// The elements that the largest of its matrices has.
@@ -156,19 +180,6 @@ impl Product {
         let all = [m * k, n * k, m * n].map(|one| one * self.kind.products());
         all.into_iter().max().unwrap_or(0)
     }
-}
-
-/// How a call sums: its kernel, how K is divided, and whether B is packed.
-fn way(call: &GemmCall<'_>) -> String {
-    let plan = call.plan().expect("a plan");
-    let along_k = plan.cluster[2];
-    let step = if along_k > 1 { plan.tile[2] } else { 0 };
-    let packs = call.packed().any(|(name, _)| name == "B");
-    let parts = plan.split;
-    format!(
-        "{}, {along_k} blocks along K, step {step}, {parts} parts, B packed {packs}",
-        plan.method
-    )
 }
 
 fn zeros(device: &Device, products: &[Product]) -> Buffer<bf16> {
@@ -346,7 +357,7 @@ fn law_rows_of_batch_invariant_calls_have_the_same_bits_whatever_they_are() {
         let count = kind.products();
         let of_b = if kind.has_one_b() { 1 } else { count };
         let b = device.upload(&drawn(2, [of_b, n, k])).expect("memory");
-        let mut bits = |m: i64| -> Vec<Vec<u32>> {
+        let bits = |m: i64| -> Vec<Vec<u32>> {
             let a = device.upload(&drawn(1, [count, m, k])).expect("memory");
             let tensor = device.upload(&drawn(3, [count, m, n])).expect("memory");
             let length = (count * m * n) as usize;
