@@ -5,6 +5,7 @@ use colex_gpu::elementwise::{ElementwisePlan, Map, MapExpression, Pairing, Rotar
 use colex_gpu::kernels::GemmElement;
 use colex_gpu::quantise::{Quantise, QuantisePlan, TensorScalePlan};
 use colex_gpu::sim::{Schedule, SimOptions};
+use colex_gpu::tensor::Expr;
 use colex_gpu::{Buffer, Device, Element, Error, View, ViewMut, gather};
 use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
 use colex_proof::soak::{self, draws};
@@ -28,6 +29,66 @@ fn law_maps_are_those_of_the_host() {
         elements += found.unwrap_or_else(|why| panic!("{arch}: {why}"));
     }
     println!("law maps: {} cases, {elements} elements", 3 * count);
+}
+
+/// The numbers of a function of one number, of every type.
+fn of_all_numbers<T: GemmElement>(patterns: &[u64]) -> usize {
+    let bytes: Vec<u8> = patterns
+        .iter()
+        .flat_map(|bits| bits.to_le_bytes()[..T::BYTES].to_vec())
+        .collect();
+    let numbers = T::from_bytes(&bytes);
+    let device = simulator(Arch::Sm90a, 3);
+    let functions: [(&str, fn(&Expr) -> Expr); 8] = [
+        ("rcp", Expr::recip),
+        ("rsqrt", Expr::rsqrt),
+        ("sqrt", Expr::sqrt),
+        ("ex2", Expr::exp2),
+        ("lg2", Expr::log2),
+        ("sin", Expr::sin),
+        ("cos", Expr::cos),
+        ("tanh", Expr::tanh),
+    ];
+    for (name, function) in functions {
+        let expression = MapExpression::new(|m| {
+            let y = function(&m.tensor("x", T::TY));
+            m.output("y", y);
+        });
+        let expression = expression.expect("a map");
+        let x = device.upload(&numbers).expect("memory");
+        let mut y = device.poisoned::<T>(numbers.len()).expect("memory");
+        {
+            let from = x.view(numbers.len() as i64).expect("x");
+            let to = y.view_mut(numbers.len() as i64).expect("y");
+            let call = Map::new(&expression).input("x", &from).output("y", &to);
+            call.run().expect("it runs");
+        }
+        let found = T::to_bytes(&y.download().expect("y"));
+        for (at, found) in found.chunks(T::BYTES).enumerate() {
+            let bits = patterns[at];
+            let wanted = expression.evaluate(&[bits]).expect("a number")[0];
+            let wanted = &wanted.to_le_bytes()[..T::BYTES];
+            assert_eq!(found, wanted, "{name} of {bits:#x} of {}", T::NAME);
+        }
+    }
+    functions.len() * patterns.len()
+}
+
+/// A function of one number has the same bits on the host and on the simulator: of all numbers of 16 bits, and of numbers of `f32` with every
+/// exponent, whose results are infinite, NaN and zero where they would be subnormal.
+#[test]
+fn law_functions_of_one_number_are_those_of_the_host() {
+    let halves: Vec<u64> = (0..1 << 16).collect();
+    let mut single: Vec<u64> = Vec::new();
+    for begin in 0..1_u64 << 9 {
+        for fraction in [0, 1, 2, 0x35_4321, 0x40_0000, 0x7f_fffe, 0x7f_ffff] {
+            single.push(begin << 23 | fraction);
+        }
+    }
+    let cases = of_all_numbers::<bf16>(&halves)
+        + of_all_numbers::<f16>(&halves)
+        + of_all_numbers::<f32>(&single);
+    println!("law functions of one number: {cases} cases");
 }
 
 /// Types, shapes, strides, and rows that a table does not have.

@@ -272,17 +272,26 @@ fn unary(op: UnaryOp, ty: Ty, x: u64) -> u64 {
     };
     let sign = 1 << (ty.bits() - 1);
     let single = |x: f64| if is_half(ty) { f64::from(x as f32) } else { x };
+    // The approximate instructions of binary32, which compute halves too, take and give subnormals as zeros (`.ftz`).
+    let flushed = |f: fn(f64) -> f64| {
+        let flush = |x: f64| match ty {
+            Ty::F64 => x,
+            _ if x.abs() < f64::from(f32::MIN_POSITIVE) => 0.0_f64.copysign(x),
+            _ => x,
+        };
+        flush(f(flush(of.decode(x))))
+    };
     let y = match op {
         UnaryOp::Neg => return x ^ sign,
         UnaryOp::Abs => return x & !sign,
-        UnaryOp::Rcp => 1.0 / of.decode(x),
         UnaryOp::Sqrt => of.decode(x).sqrt(),
-        UnaryOp::Rsqrt => 1.0 / of.decode(x).sqrt(),
-        UnaryOp::Ex2 => of.decode(x).exp2(),
-        UnaryOp::Lg2 => of.decode(x).log2(),
-        UnaryOp::Sin => of.decode(x).sin(),
-        UnaryOp::Cos => of.decode(x).cos(),
         UnaryOp::Tanh => of.decode(x).tanh(),
+        UnaryOp::Rcp => flushed(|x| 1.0 / x),
+        UnaryOp::Rsqrt => flushed(|x| 1.0 / x.sqrt()),
+        UnaryOp::Ex2 => flushed(f64::exp2),
+        UnaryOp::Lg2 => flushed(f64::log2),
+        UnaryOp::Sin => flushed(f64::sin),
+        UnaryOp::Cos => flushed(f64::cos),
         UnaryOp::Not | UnaryOp::Popc | UnaryOp::Clz | UnaryOp::Brev | UnaryOp::Bfind => f64::NAN,
     };
     of.encode(single(y), Rounding::Nearest)
