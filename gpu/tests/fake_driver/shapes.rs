@@ -510,7 +510,7 @@ fn law_after_load_plans_no_call_of_a_shape_loads_a_kernel() {
 fn law_after_load_plans_no_written_convolution_loads_a_kernel() {
     let act = || {
         let device = on_cudarc();
-        let mut cases = 0;
+        let (mut cases, mut ahead_of_all) = (0, 0);
         let of = [
             ("three channels", [3, 7, 64], 2),
             ("one channel", [1, 3, 32], 1),
@@ -527,7 +527,7 @@ fn law_after_load_plans_no_written_convolution_loads_a_kernel() {
         {
             let ahead = || ask(&own, Ask::Load(&shapes)).map(drop);
             let loaded = counted(&device, ahead).unwrap_or_else(|why| panic!("{name}: {why}"));
-            assert!(loads(&loaded) > 1, "{name}: {loaded:?}");
+            ahead_of_all += loads(&loaded);
             for shape in &shapes {
                 for what in [Ask::Prepare, Ask::Run] {
                     let counts = counted(&device, || ask(shape, what).map(drop)).unwrap();
@@ -536,6 +536,8 @@ fn law_after_load_plans_no_written_convolution_loads_a_kernel() {
                 }
             }
         }
+        // The kernels of one convolution are also those of others.
+        assert!(ahead_of_all > 4, "{ahead_of_all}");
         format!("law load_plans of written convolutions: {cases} cases")
     };
     let name = "shapes::law_after_load_plans_no_written_convolution_loads_a_kernel";

@@ -10,7 +10,7 @@ use super::plans::listed::of_all_lists;
 use super::reductions::{self, Body};
 use crate::sample::Sample;
 use crate::sweep::Random;
-use colex_device::Device;
+use colex_device::{Device, Rates};
 use colex_gpu::attention::{
     AttentionMethod, AttentionOperands, AttentionPlan, AttentionProblem, Mask, Sequences,
 };
@@ -25,7 +25,7 @@ use colex_gpu::ranks::RankDevices;
 use colex_gpu::reduce::scan::{ScanPlan, ScanProblem};
 use colex_gpu::reduce::top_k::{TopKPlan, TopKProblem};
 use colex_gpu::reduce::{ReduceFunction, ReducePlan, ReduceProblem};
-use colex_gpu::rowwise::{RowFunction, RowTensor, RowwisePlan, RowwiseProblem};
+use colex_gpu::rowwise::{RowFunction, RowStorage, RowTensor, RowwisePlan, RowwiseProblem};
 use colex_gpu::tensor::TensorKernel;
 use colex_gpu::{Error, View, ViewMut};
 use colex_ir::BinaryOp;
@@ -410,7 +410,45 @@ fn rowwise() -> Result<Vec<Sample>, Error> {
             }
         }
     }
+    all.extend(rows_behind()?);
     Ok(all)
+}
+
+/// The plans of an H200 for large tensors whose rows are in teams with a lag: of all lengths, with the weight and the bias of a norm.
+fn rows_behind() -> Result<Vec<Sample>, Error> {
+    let rates = Rates::of(Arch::Sm90a);
+    let mut all: Vec<(RowwisePlan, Sample)> = Vec::new();
+    for ty in [Ty::F32, Ty::Bf16, Ty::F16] {
+        for function in RowFunction::ALL {
+            for log in 14..22 {
+                let problem = RowwiseProblem::new(function, ty, [1 << 12, 1 << log]);
+                let found = RowwisePlan::fastest_on(&problem, Arch::Sm90a, rates)?;
+                let RowStorage::Teams {
+                    groups,
+                    lag: lag @ 1..,
+                    ..
+                } = found.storage
+                else {
+                    continue;
+                };
+                let (of_team, of_group) = ([found.blocks, 128], [found.threads, groups]);
+                let mut plan = RowwisePlan::in_teams(&problem, Arch::Sm90a, of_team, of_group)?;
+                plan.operands.given[RowTensor::Weight as usize] = function.is_norm();
+                plan.operands.given[RowTensor::Bias as usize] = function == RowFunction::LayerNorm;
+                if function.is_norm() {
+                    plan = plan.keeping_weights(Arch::Sm90a, 1)?;
+                }
+                let plan = plan.lagging(Arch::Sm90a, lag)?;
+                if all.iter().any(|(of, _)| *of == plan) {
+                    continue;
+                }
+                let most = 65536 / (plan.threads * groups);
+                let kernel = plan.build(Arch::Sm90a)?.kernel;
+                all.push((plan, Sample::new(kernel, most.min(255) as u32)));
+            }
+        }
+    }
+    Ok(all.into_iter().map(|(_, sample)| sample).collect())
 }
 
 /// Functions of rows that lie beside each other: of few columns, held by a block and by clusters, and in passes, by vectors and by single

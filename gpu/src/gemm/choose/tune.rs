@@ -129,9 +129,9 @@ impl Trial<'_> {
         let mut memory = Vec::new();
         let mut places = Vec::new();
         for _ in 0..copies {
-            let [a, b] =
-                [0, 1].map(|i| autotune::repeated(self.device, &numbers, pieces[i] / T::BYTES));
-            let (a, b) = (a?, b?);
+            let filled = |bytes: usize| autotune::repeated(self.device, &numbers, bytes / T::BYTES);
+            let a = filled(pieces[0])?;
+            let b = filled(pieces[1])?;
             let c = self.device.zeros::<u8>(pieces[2])?;
             let begin = [a.address(), b.address(), c.address()];
             places.push([0, 1, 2].map(|i| begin[i] + addresses[i] % 256));
