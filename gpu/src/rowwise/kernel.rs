@@ -191,7 +191,7 @@ struct WarpMoments {
 
 /// What a warp, a block or a team has of a row's totals: a layout of the numbers that they exchange.
 #[derive(Clone)]
-enum Shares {
+enum WarpTotals {
     /// The maximum, and the sum of the powers under it.
     Powers([Fragment; 2]),
     /// The sum of the squares.
@@ -1061,19 +1061,19 @@ impl RowKernel<'_> {
     }
 
     /// Leaves the totals of the block of a row whose results come later. Only the first warp of the group has them.
-    fn leave_totals(&self, k: &mut Builder, own: &Shares) {
+    fn leave_totals(&self, k: &mut Builder, own: &WarpTotals) {
         match own {
-            Shares::Powers(own) => {
+            WarpTotals::Powers(own) => {
                 self.leave(k, own.each_ref(), |k, all| self.powers_of_lanes(k, all));
             }
-            Shares::Squares(own) => {
+            WarpTotals::Squares(own) => {
                 self.leave(
                     k,
                     own.each_ref(),
                     |k, [all]| [self.lanes_total(k, Add, all)],
                 )
             }
-            Shares::Moments(own) => {
+            WarpTotals::Moments(own) => {
                 self.leave(k, own.each_ref(), |k, all| self.moments_of_lanes(k, all));
             }
         }
@@ -1507,16 +1507,18 @@ impl RowKernel<'_> {
         let scratch = self.once().expect("the warps meet once");
         let shares = self.shares(k, part, keeps);
         let totals = match &shares {
-            Shares::Powers(own) => {
+            WarpTotals::Powers(own) => {
                 RowTotals::Powers(self.powers_of_warps(k, own.each_ref(), scratch))
             }
-            Shares::Squares([own]) => RowTotals::Squares(self.total_of_warps(k, Add, own, scratch)),
-            Shares::Moments(own) => {
+            WarpTotals::Squares([own]) => {
+                RowTotals::Squares(self.total_of_warps(k, Add, own, scratch))
+            }
+            WarpTotals::Moments(own) => {
                 RowTotals::Moments(self.moments_in_turn(k, own.each_ref(), scratch))
             }
         };
         let under_own = match &shares {
-            Shares::Powers([own, _]) if keeps => Some(own),
+            WarpTotals::Powers([own, _]) if keeps => Some(own),
             _ => None,
         };
         self.put_results(k, part, &totals, under_own);
@@ -1530,7 +1532,7 @@ impl RowKernel<'_> {
 
     /// What the warp has of the totals of a row that its threads hold; of squares, what the thread has. If it `keeps` powers, they are in
     /// place of the numbers then.
-    fn shares(&self, k: &mut Builder, part: &Part, keeps: bool) -> Shares {
+    fn shares(&self, k: &mut Builder, part: &Part, keeps: bool) -> WarpTotals {
         let operands = self.plan.operands;
         let pieces = self.pieces(part);
         let wide = |piece: &Fragment| Expr::from(piece).to(Ty::F32);
@@ -1561,13 +1563,13 @@ impl RowKernel<'_> {
                     k.assign(piece, powers);
                     k.reduce_all(Add, piece)
                 });
-                Shares::Powers([own, k.reduce_warp(Add, &sum)])
+                WarpTotals::Powers([own, k.reduce_warp(Add, &sum)])
             }
             RowFunction::RmsNorm => {
                 let squares = |k: &mut Builder, piece: &Fragment| {
                     k.reduce_all(Add, wide(piece) * wide(piece))
                 };
-                Shares::Squares([sum_of(k, &squares)])
+                WarpTotals::Squares([sum_of(k, &squares)])
             }
             RowFunction::LayerNorm => {
                 let of_warp = self.of_warp_in_turn.as_ref();
@@ -1595,7 +1597,7 @@ impl RowKernel<'_> {
                 let is_full = Builder::not(k.less(&self.x().extent(1), &end));
                 k.if_else(is_full, |k| differences(k, true), |k| differences(k, false));
                 let [rest, squares] = [&rest, &own].map(|own| k.reduce_warp(Add, own));
-                Shares::Moments([pivot, rest, squares, count.clone()])
+                WarpTotals::Moments([pivot, rest, squares, count.clone()])
             }
         }
     }
@@ -2128,7 +2130,9 @@ impl RowKernel<'_> {
                     let part = own.slot_rows(k, &zero, &at, true);
                     let shares = own.shares(k, &part, false);
                     let shares = match shares {
-                        Shares::Squares([own]) => Shares::Squares([k.reduce_warp(Add, &own)]),
+                        WarpTotals::Squares([own]) => {
+                            WarpTotals::Squares([k.reduce_warp(Add, &own)])
+                        }
                         of_warp => of_warp,
                     };
                     own.leave_totals(k, &shares);

@@ -30,7 +30,7 @@ impl Awaited {
 type Waits = BTreeMap<(usize, Awaited), (u32, u32, u32)>;
 
 /// Of each lane the steps that a proxy fence of other lanes has not reached: those after a clock, up to another.
-type Gaps = [(u32, u32); 32];
+type StepsOfLanes = [(u32, u32); 32];
 
 /// For each pair of lanes, the warp's clock up to which the steps of the one happen before the other.
 #[derive(Clone, Debug, Default)]
@@ -42,7 +42,7 @@ pub(crate) struct Lockstep {
     /// The copies that single lanes have waited for: by engine and kind of wait its clock, and the warp's clock at the wait.
     waits: Option<Rc<Waits>>,
     /// What proxy fences of single lanes leave, in shared and in global memory.
-    gaps: [Option<Rc<Gaps>>; 2],
+    gaps: [Option<Rc<StepsOfLanes>>; 2],
 }
 
 impl Lockstep {

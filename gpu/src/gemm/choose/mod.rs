@@ -1814,7 +1814,7 @@ pub(crate) struct Unmapped {
 }
 
 impl Unmapped {
-    /// The product with matrices as they are, of which so many would be copied.
+    /// The product with matrices as they are, of which `copies` of A and of B would be packed.
     pub(crate) fn new(problem: &GemmProblem, operands: Operands, copies: [i64; 2]) -> Unmapped {
         Unmapped {
             operands,
