@@ -64,9 +64,9 @@ enum Positions {
 /// one fused operation, and the result is rounded to the type.
 ///
 /// The angle of pair `j` is `p base^(-2j/d)`, computed in f32 with the base 10000; [`tables`](Rotary::tables) gives cosines and
-/// sines instead. The relative error of an angle is below 2^-22, as where a host computes it in f32: at position 10^4 it may be off by
-/// 2 10^-3, and at 10^5 by 2 10^-2. Tables may be more exact. From 2^24 on, f32 does not tell positions apart: an offset beyond is
-/// refused, and features at such a position that the device has become NaN.
+/// sines instead. The relative error of an angle is below 2^-21: half of that is the one of the approximate instruction for `2^x`. So the
+/// angle may be off by 5 10^-3 at position 10^4, and by 5 10^-2 at 10^5; tables may be more exact. From 2^24 on, f32 does not tell
+/// positions apart: an offset beyond is refused, and features at such a position that the device has become NaN.
 ///
 /// ```
 /// use colex_gpu::Device;
@@ -129,27 +129,21 @@ fn circle(angle: &Expr) -> [Expr; 2] {
     [rest.cos(), rest.sin()]
 }
 
-/// `2^(pair step)`, where the step is the sum of two numbers of `f32`, the first with 12 bits: its products with the first 4096 pairs are
-/// exact. The instruction `ex2.approx` has a relative error of 2^-22, and one of its argument 2^-20 for an exponent of 13: an angle of 10^5
-/// would be off by a tenth. So the instruction has the whole part of the exponent alone, and a polynomial the rest.
-fn power(pair: &Expr, [step, rest_of_step]: [&Expr; 2]) -> Expr {
-    let exponent = pair * step;
-    let whole = exponent.rounded(Ty::S32, Round::Nearest).to(Ty::F32);
-    let rest = pair.fma(rest_of_step, exponent - &whole);
-    // The terms (x ln 2)^n / n!, of which the eighth is below 10^-8 for |x| <= 1/2.
-    let mut term = 1.0;
-    let terms: Vec<f64> = (1..=8)
-        .map(|n| {
-            let own = term;
-            term *= core::f64::consts::LN_2 / f64::from(n);
-            own
-        })
-        .collect();
-    let mut sum = rest.fma(terms[7], terms[6]);
-    for term in terms[..6].iter().rev() {
-        sum = sum.fma(&rest, *term);
-    }
-    sum * whole.exp2()
+/// `2^(pair step)`, where the step is the sum of a part whose products with the pairs are exact in `f32` and a rest, whose product with ln 2 is
+/// given: `2^x (1 + r ln 2)` is `2^(x + r)` for a small `r`. A step of 24 bits alone would leave an error of 2^-20 for an exponent of 13.
+fn power(pair: &Expr, [step, rest]: [&Expr; 2]) -> Expr {
+    let power = (pair * step).exp2();
+    (pair * rest).fma(&power, &power)
+}
+
+/// The step of the exponents of `pairs` pairs, as [`power`] takes it: a part with as many bits as a product with a number of a pair leaves
+/// room for, and the rest by ln 2.
+fn step_of(base: f32, features: i64) -> [f32; 2] {
+    let step = -2.0 * f64::from(base).log2() / features as f64;
+    let bits_of_pair = 64 - (features / 2 - 1).leading_zeros();
+    let first = f32::from_bits((step as f32).to_bits() & (u32::MAX << bits_of_pair.min(23)));
+    let rest = (step - f64::from(first)) * core::f64::consts::LN_2;
+    [first, rest as f32]
 }
 
 /// A prepared rotary embedding: one launch that turns pairs, and one that copies the features beyond them if there are any and
@@ -747,9 +741,7 @@ impl Turn<'_, '_> {
         let layout = coordinate(&shape, "pair", 3)?;
         self.inputs.push(Binding::Operand(self.operands.len()));
         self.operand("pair", Ty::S32, (Kind::Coordinate, layout), false);
-        let step = -2.0 * f64::from(base).log2() / features as f64;
-        let first = f32::from_bits((step as f32).to_bits() & !0xfff);
-        for part in [first, (step - f64::from(first)) as f32] {
+        for part in step_of(base, features) {
             self.inputs.push(Binding::Scalar(self.scalars.len()));
             self.scalars.push((Ty::F32, u64::from(part.to_bits())));
         }
@@ -767,7 +759,7 @@ impl Turn<'_, '_> {
                     };
                     let pair = m.coordinate("pair", 3).to(Ty::F32);
                     let step = m.scalar("step", Ty::F32);
-                    let frequency = power(&pair, [&step, &m.scalar("rest_of_step", Ty::F32)]);
+                    let frequency = power(&pair, [&step, &m.scalar("rest", Ty::F32)]);
                     let position = position.to(Ty::F32);
                     let angle = &position * frequency;
                     circle(&match number {

@@ -644,8 +644,8 @@ fn turned<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, Stri
                 let frequency = f64::from(base).powf(-2.0 * j as f64 / turned as f64);
                 let angle = position as f64 * frequency;
                 own = [angle.cos() as f32, angle.sin() as f32];
-                // The instructions for a sine and a cosine are off by 2^-20.5 at most, and the angle by 2^-22 of itself.
-                off = 2f64.powi(-20) + angle.abs() * 2f64.powi(-22);
+                // The instructions for a sine and a cosine are off by 2^-20.5 at most, and the angle by 2^-21 of itself.
+                off = 2f64.powi(-20) + angle.abs() * 2f64.powi(-21);
             } else if (0..rows).contains(&position) {
                 for ((one, layout), table) in own.iter_mut().zip(&of_tables).zip(&tables) {
                     let at = layout.at(position + rows * j).map_err(|e| text(&e))?;
@@ -658,7 +658,7 @@ fn turned<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, Stri
                 let at = place(&of_y, feature)?;
                 expected[at] = rounded(y).map_err(|e| text(&e))?;
                 if !has_tables {
-                    let step = [2f64.powi(-24), 2f64.powi(-8)][usize::from(T::BYTES == 2)];
+                    let step = [2f64.powi(-23), 2f64.powi(-7)][usize::from(T::BYTES == 2)];
                     allowed[at] = f64::from(u.abs() + v.abs()) * (off + step);
                 }
             }
