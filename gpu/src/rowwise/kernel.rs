@@ -1566,10 +1566,12 @@ impl RowKernel<'_> {
                 WarpTotals::Powers([own, k.reduce_warp(Add, &sum)])
             }
             RowFunction::RmsNorm => {
-                let squares = |k: &mut Builder, piece: &Fragment| {
-                    k.reduce_all(Add, wide(piece) * wide(piece))
-                };
-                WarpTotals::Squares([sum_of(k, &squares)])
+                // Each place of an access has a sum of its own, so that a square and its addition are one instruction.
+                let sums = k.map(wide(&pieces[0]) * wide(&pieces[0]));
+                for piece in &pieces[1..] {
+                    k.assign(&sums, wide(piece).fma(wide(piece), &sums));
+                }
+                WarpTotals::Squares([k.reduce_all(Add, &sums)])
             }
             RowFunction::LayerNorm => {
                 let of_warp = self.of_warp_in_turn.as_ref();
@@ -1578,25 +1580,32 @@ impl RowKernel<'_> {
                 let first = k.reduce_all(Add, wide(&pieces[0]));
                 let first = k.reduce_warp(Add, &first);
                 let pivot = quotient(k, &first, of_first);
-                let [rest, own] = [(); 2].map(|()| number(k, 0.0));
+                // Each place of an access has sums of its own, so that a square and its addition are one instruction.
+                let [rest, own] = [(); 2].map(|()| k.map(wide(&pieces[0]) - &pivot));
                 let differences = |k: &mut Builder, is_full: bool| {
-                    for (i, piece) in (0..).zip(&pieces) {
-                        let apart = k.map(wide(piece) - &pivot);
+                    let masked = |k: &mut Builder, apart: &Fragment, i: i64| {
                         if !is_full {
                             let is_inside = self.is_inside(k, part, i);
-                            k.mask(&apart, 0.0, |_, _| is_inside);
+                            k.mask(apart, 0.0, |_, _| is_inside);
                         }
-                        let more = k.reduce_all(Add, &apart);
-                        k.assign(&rest, &rest + &more);
-                        let more = self.squares(k, &apart);
-                        k.assign(&own, &own + &more);
+                    };
+                    masked(k, &rest, 0);
+                    k.assign(&own, &rest * &rest);
+                    for (i, piece) in (1..).zip(&pieces[1..]) {
+                        let apart = k.map(wide(piece) - &pivot);
+                        masked(k, &apart, i);
+                        k.assign(&rest, &rest + &apart);
+                        k.assign(&own, Expr::from(&apart).fma(&apart, &own));
                     }
                 };
                 // All blocks but the last one have as many columns as they hold, and need no test of each vector.
                 let end = (&self.at[1] + 1) * self.plan.chunk();
                 let is_full = Builder::not(k.less(&self.x().extent(1), &end));
                 k.if_else(is_full, |k| differences(k, true), |k| differences(k, false));
-                let [rest, squares] = [&rest, &own].map(|own| k.reduce_warp(Add, own));
+                let [rest, squares] = [&rest, &own].map(|own| {
+                    let own = k.reduce_all(Add, own);
+                    k.reduce_warp(Add, &own)
+                });
                 WarpTotals::Moments([pivot, rest, squares, count.clone()])
             }
         }

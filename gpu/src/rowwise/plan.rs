@@ -462,12 +462,13 @@ struct LaggingRows {
     lag: i64,
 }
 
-/// The lengths of such rows, measured on an H200 (2026-11-30), as shares of a copy, in brackets what the default was before. RMSNorm of `f32`:
+/// The lengths of such rows, measured on H200s (2026-11-30), as shares of a copy, in brackets what the default was before. RMSNorm of `f32`:
 /// 32768 0.911 (0.860), 65536 0.917 (0.824), 98304 0.911 (0.856), 2^18 0.934 (0.833), 2^19 0.924 (0.825), 2^20 0.921 (0.813); of `bf16`: 65536
-/// 0.897 (0.851), 131072 0.903 (0.812), 196608 0.886 (0.828), 2^18 0.900 (0.812), 2^19 0.908 (0.805), 2^20 0.893 (0.797). Layer norm of `f32`:
-/// 32768 0.872 (0.790), 65536 0.877 (0.748), 98304 0.867 (0.735), 2^18 0.875 (0.738), 2^19 0.877 (0.732), 2^20 0.851 (0.595); of `bf16`: 65536
-/// 0.828 (0.761), 131072 0.814 (0.739), 196608 0.782 (0.695), 2^18 0.815 (0.760), 2^19 0.819 (0.739), 2^20 0.821 (0.721). Softmax of `f32`: 2^18
-/// 0.917 (0.903), 2^19 0.918 (0.816), 2^20 0.907 (0.782); of `bf16`: 2^19 0.867 (0.838), 2^20 0.837 (0.785). Lengths between were not measured.
+/// 0.897 (0.851), 131072 0.903 (0.812), 196608 0.886 (0.828), 2^18 0.900 (0.812), 2^19 0.908 (0.805), 2^20 0.906 (0.797). Layer norm of `f32`:
+/// 32768 0.878 (0.790), 65536 0.890 (0.748), 98304 0.876 (0.735), 2^18 0.892 (0.738), 2^19 0.877 (0.732), 2^20 0.859 (0.595); of `bf16`: 65536
+/// 0.851 (0.761), 131072 0.843 (0.739), 196608 0.808 (0.695), 2^18 0.845 (0.760), 2^19 0.819 (0.739), 2^20 0.828 (0.721). Softmax of `f32`: 2^18
+/// 0.917 (0.903), 2^19 0.918 (0.816), 2^20 0.907 (0.782); of `bf16`: 196608 0.901 (0.781), 2^19 0.867 (0.838), 2^20 0.837 (0.785). Lengths
+/// between were not measured.
 const LAGGING: &[LaggingRows] = &[
     LaggingRows {
         functions: &[RowFunction::RmsNorm],
@@ -486,28 +487,28 @@ const LAGGING: &[LaggingRows] = &[
         lag: 2,
     },
     LaggingRows {
-        functions: &[RowFunction::LayerNorm],
-        size: 4,
-        bytes: [LAGGING_LEAST, 1 << 20],
+        functions: &[RowFunction::RmsNorm],
+        size: 2,
+        bytes: [1 << 20, 1 << 21],
         part: 1 << 14,
-        of_block: [256, 4],
+        of_block: [128, 4],
         lag: 2,
     },
     LaggingRows {
         functions: &[RowFunction::LayerNorm],
         size: 4,
-        bytes: [1 << 20, 1 << 21],
+        bytes: [LAGGING_LEAST, 1 << 21],
         part: 1 << 14,
-        of_block: [256, 4],
-        lag: 1,
+        of_block: [128, 4],
+        lag: 2,
     },
     LaggingRows {
         functions: &[RowFunction::LayerNorm],
         size: 2,
-        bytes: [LAGGING_LEAST, 1 << 22],
-        part: 1 << 15,
-        of_block: [256, 2],
-        lag: 1,
+        bytes: [LAGGING_LEAST, 1 << 21],
+        part: 1 << 14,
+        of_block: [128, 4],
+        lag: 2,
     },
     LaggingRows {
         functions: &[RowFunction::Softmax, RowFunction::LogSoftmax],
@@ -515,6 +516,14 @@ const LAGGING: &[LaggingRows] = &[
         bytes: [1 << 19, 1 << 22],
         part: 1 << 15,
         of_block: [256, 2],
+        lag: 1,
+    },
+    LaggingRows {
+        functions: &[RowFunction::Softmax, RowFunction::LogSoftmax],
+        size: 2,
+        bytes: [1 << 18, 3 << 17],
+        part: 3 << 13,
+        of_block: [128, 4],
         lag: 1,
     },
     LaggingRows {
@@ -768,7 +777,8 @@ impl RowwisePlan {
     /// From 4 TB per second on:
     ///
     /// - A block has two rows of a layer norm, or one and its weights in shared memory ([`keeps_weights`](RowwisePlan::keeps_weights)) if it
-    ///   has weights of 16 bits and no residual, up to 32 KiB; of 16 bits and up to 64 KiB it has one row, and the next one on its way.
+    ///   has weights of 16 bits and no residual, up to 32 KiB; of 16 bits and up to 64 KiB it has one row, the next one on its way, and the
+    ///   weights in shared memory.
     /// - Registers and shared memory hold a row together ([`RowStorage::Divided`]). These are rows of a softmax or log-softmax of `f32` of
     ///   more than 64 KiB and at most 512 KiB, or more than 768 KiB and at most 1 MiB, and of 16 bits of more than 32 KiB and at most
     ///   256 KiB, of more than 384 KiB and at most 512 KiB, or more than 768 KiB and at most 1 MiB. Without a residual, these are also
@@ -777,8 +787,8 @@ impl RowwisePlan {
     ///
     /// - Tensors of 64 MiB and more have teams of blocks whose results lag behind their totals ([`RowStorage::Teams`]). These are rows without a
     ///   residual of an RMSNorm or a layer norm of more than 88 KiB and at most 4 MiB, and of a softmax or log-softmax of more than 512 KiB
-    ///   and at most 4 MiB. A block has at most 16 KiB of a row by four groups of 256 threads, or 32 KiB by two, and the launch has at most
-    ///   128 blocks. Such rows of smaller tensors have the plans above.
+    ///   and at most 4 MiB, in 16 bits also of more than 256 KiB and at most 384 KiB. A block has at most 24 KiB of a row by four groups of
+    ///   128 or 256 threads, or 32 KiB by two, and the launch has at most 128 blocks. Such rows of smaller tensors have the plans above.
     ///
     /// Below this rate, two groups of threads take rows of `f32` of more than 256 KiB and at most 512 KiB in turn
     /// ([`RowStorage::Alternating`]), and one block keeps all of a row of a softmax of 96 to 128 KiB.
@@ -1874,12 +1884,13 @@ impl RowwisePlan {
                 ..self
             });
         }
-        // Of 16 bits, one row by 512 threads with one ahead, whose warps meet once, was at 0.900 and 0.916 of a copy of 32768 numbers; with
-        // kept weights and warps that meet twice at 0.869 and 0.905, and by 1024 threads at 0.816.
+        // Of 16 bits, one row by 512 threads with one ahead, whose warps meet once, was at 0.900, 0.916, 0.844 and 0.850 of a copy of 32768
+        // numbers on four machines; with kept weights and warps that meet twice at 0.869 and 0.905 on the first two, and 0.897 on the
+        // last one; and by 1024 threads at 0.816.
         if is_layer_norm && is_fast && blocks == 1 && size < 4 && beside == 1 {
             let threads = AHEAD_THREADS / 2;
             let multiprocessors = i64::from(Limits::of(arch).multiprocessors);
-            return Some(RowwisePlan {
+            let plan = RowwisePlan {
                 threads,
                 accesses: div_up(problem.columns(), self.vector * threads),
                 storage: RowStorage::Ahead {
@@ -1887,7 +1898,10 @@ impl RowwisePlan {
                     clusters: clusters_at_once(blocks, multiprocessors),
                 },
                 ..self
-            });
+            };
+            let may_keep = self.weights() > 0 && self.inputs() == 1 && self.vector > 1;
+            let kept = may_keep.then(|| plan.keeping_weights(arch, 1).ok());
+            return Some(kept.flatten().unwrap_or(plan));
         }
         // Without kept weights, that of 16384 was with two rows beside each other in one block, another two ahead and warps that meet
         // twice (0.893 and 0.897). One row by 512 threads whose warps meet once was at 0.882 without a row ahead and at

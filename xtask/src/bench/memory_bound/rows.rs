@@ -987,21 +987,30 @@ fn divided(problem: &RowwiseProblem, arch: Arch) -> Vec<(String, RowwisePlan)> {
     plans
 }
 
-/// Plans of long rows whose blocks are in teams: by teams of a part of all multiprocessors, by one, two or four groups of threads in each
+/// Plans of long rows whose blocks are in teams: by teams of a part of all multiprocessors, by one to six groups of threads in each
 /// block, with a slot for each group and with two, and with results that are one or two rows behind.
 fn in_teams(problem: &RowwiseProblem, device: &Device) -> Vec<(String, RowwisePlan)> {
     let row = problem.columns() * i64::from(problem.operands().ty.bits()) / 8;
-    if row < 1 << 17 {
+    if row < 1 << 16 {
         return Vec::new();
     }
     let (multiprocessors, arch) = (i64::from(device.limits().multiprocessors), device.arch());
     let mut plans = Vec::new();
-    for blocks in [4, 6, 8, 12, 16, 24, 32, 33, 44, 64, 66, 128, 132] {
+    for blocks in [2, 4, 6, 8, 12, 16, 24, 32, 33, 44, 64, 66, 128, 132] {
         // Teams that leave a tenth of the multiprocessors idle are slower.
         if 10 * (multiprocessors / blocks * blocks) < 9 * multiprocessors {
             continue;
         }
-        for [threads, groups] in [[512, 1], [512, 2], [256, 2], [256, 4]] {
+        let of_all = [
+            [512, 1],
+            [512, 2],
+            [256, 2],
+            [256, 3],
+            [256, 4],
+            [128, 4],
+            [128, 6],
+        ];
+        for [threads, groups] in of_all {
             let of = [blocks, multiprocessors];
             let plan = RowwisePlan::in_teams(problem, arch, of, [threads, groups]);
             let Ok(plan) = plan else { continue };
@@ -1016,7 +1025,7 @@ fn in_teams(problem: &RowwiseProblem, device: &Device) -> Vec<(String, RowwisePl
             };
             let of = format!("teams of {blocks} blocks, {groups} x {threads} threads");
             for slots in [groups, 2 * groups] {
-                if row > 1 << 19 && slots <= most {
+                if row > 1 << 19 && slots <= most && threads > 128 && groups != 3 {
                     let storage = RowStorage::Teams {
                         groups,
                         slots,
