@@ -197,7 +197,7 @@ enum WarpTotals {
     /// The sum of the squares.
     Squares([Fragment; 1]),
     /// The pivot, the sums of the differences from it and of their squares, and the count.
-    Moments([Fragment; 4]),
+    Moments(Box<[Fragment; 4]>),
 }
 
 /// What the results of a row need of its totals.
@@ -207,7 +207,7 @@ enum RowTotals {
     /// The sum of the squares.
     Squares(Fragment),
     /// The pivot, the sum of the squares of the differences from the mean, and the mean of the differences from the pivot.
-    Moments([Fragment; 3]),
+    Moments(Box<[Fragment; 3]>),
 }
 
 /// What the elements of a row have in common.
@@ -1119,7 +1119,7 @@ impl RowKernel<'_> {
             }
             RowFunction::LayerNorm => {
                 let all = self.seen(k, [0.0; 4], joined_moments, lanes_moments);
-                RowTotals::Moments(self.moments_of_row(k, all))
+                RowTotals::Moments(Box::new(self.moments_of_row(k, all)))
             }
         }
     }
@@ -1514,7 +1514,7 @@ impl RowKernel<'_> {
                 RowTotals::Squares(self.total_of_warps(k, Add, own, scratch))
             }
             WarpTotals::Moments(own) => {
-                RowTotals::Moments(self.moments_in_turn(k, own.each_ref(), scratch))
+                RowTotals::Moments(Box::new(self.moments_in_turn(k, own.each_ref(), scratch)))
             }
         };
         let under_own = match &shares {
@@ -1606,7 +1606,7 @@ impl RowKernel<'_> {
                     let own = k.reduce_all(Add, own);
                     k.reduce_warp(Add, &own)
                 });
-                WarpTotals::Moments([pivot, rest, squares, count.clone()])
+                WarpTotals::Moments(Box::new([pivot, rest, squares, count.clone()]))
             }
         }
     }
@@ -1641,7 +1641,8 @@ impl RowKernel<'_> {
                 let scale = self.scale(k, squares);
                 Box::new(move |piece| wide(piece) * &scale)
             }
-            RowTotals::Moments([pivot, squares, rest]) => {
+            RowTotals::Moments(moments) => {
+                let [pivot, squares, rest] = &**moments;
                 let scale = self.scale(k, squares);
                 let shift = k.map(rest * &scale * -1.0);
                 Box::new(move |piece| (wide(piece) - pivot).fma(&scale, &shift))

@@ -467,8 +467,8 @@ struct LaggingRows {
 /// 0.897 (0.851), 131072 0.903 (0.812), 196608 0.886 (0.828), 2^18 0.900 (0.812), 2^19 0.908 (0.805), 2^20 0.906 (0.797). Layer norm of `f32`:
 /// 32768 0.878 (0.790), 65536 0.890 (0.748), 98304 0.876 (0.735), 2^18 0.892 (0.738), 2^19 0.877 (0.732), 2^20 0.859 (0.595); of `bf16`: 65536
 /// 0.851 (0.761), 131072 0.843 (0.739), 196608 0.808 (0.695), 2^18 0.845 (0.760), 2^19 0.819 (0.739), 2^20 0.828 (0.721). Softmax of `f32`: 2^18
-/// 0.917 (0.903), 2^19 0.918 (0.816), 2^20 0.907 (0.782); of `bf16`: 196608 0.901 (0.781), 2^19 0.867 (0.838), 2^20 0.837 (0.785). Lengths
-/// between were not measured.
+/// 0.917 (0.903), 2^19 0.918 (0.816), 2^20 0.907 (0.782); of `bf16`: 2^18 0.896 (0.872), 2^19 0.910 (0.838), 2^20 0.896 (0.785). Log-softmax
+/// of `bf16`: 196608 0.901 (0.781). Lengths between were not measured, nor a log-softmax of `bf16` by six groups.
 const LAGGING: &[LaggingRows] = &[
     LaggingRows {
         functions: &[RowFunction::RmsNorm],
@@ -529,9 +529,9 @@ const LAGGING: &[LaggingRows] = &[
     LaggingRows {
         functions: &[RowFunction::Softmax, RowFunction::LogSoftmax],
         size: 2,
-        bytes: [1 << 19, 1 << 20],
+        bytes: [(1 << 19) - 1, 1 << 21],
         part: 1 << 14,
-        of_block: [256, 4],
+        of_block: [128, 6],
         lag: 1,
     },
     // The longest ones of all functions that are not above.
@@ -787,8 +787,8 @@ impl RowwisePlan {
     ///
     /// - Tensors of 64 MiB and more have teams of blocks whose results lag behind their totals ([`RowStorage::Teams`]). These are rows without a
     ///   residual of an RMSNorm or a layer norm of more than 88 KiB and at most 4 MiB, and of a softmax or log-softmax of more than 512 KiB
-    ///   and at most 4 MiB, in 16 bits also of more than 256 KiB and at most 384 KiB. A block has at most 24 KiB of a row by four groups of
-    ///   128 or 256 threads, or 32 KiB by two, and the launch has at most 128 blocks. Such rows of smaller tensors have the plans above.
+    ///   and at most 4 MiB, in 16 bits also of 512 KiB, and of more than 256 KiB and at most 384 KiB. A block has at most 24 KiB of a row by four or
+    ///   six groups of 128 or 256 threads, or 32 KiB by two, and the launch has at most 128 blocks. Such rows of smaller tensors have the plans above.
     ///
     /// Below this rate, two groups of threads take rows of `f32` of more than 256 KiB and at most 512 KiB in turn
     /// ([`RowStorage::Alternating`]), and one block keeps all of a row of a softmax of 96 to 128 KiB.

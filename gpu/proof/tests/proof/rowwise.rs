@@ -2454,23 +2454,23 @@ const LAGGING_BY_DEFAULT: [(RowFunction, Ty, i64, (i64, i64), [i64; 4]); 15] = [
         RowFunction::Softmax,
         Ty::Bf16,
         1 << 19,
-        (256, 64),
-        [4, 12, 2, 1],
+        (128, 64),
+        [6, 12, 2, 1],
     ),
     (
         RowFunction::LogSoftmax,
         Ty::Bf16,
         1 << 20,
-        (256, 64),
-        [2, 6, 2, 1],
+        (128, 128),
+        [6, 12, 1, 1],
     ),
 ];
 
 /// A faster memory makes the second pass of a row worth less, and the wait of a cluster's blocks for each other more: from some rate on,
 /// all rows of a length are in passes, and a slower memory has the cluster. From some rate on, a block has two rows of a layer norm, and
 /// registers and shared memory hold the rows of a softmax together: of `f32` those of more than 64 KiB and at most 512 KiB; of 16 bits those of
-/// more than 32 KiB and at most 256 KiB, and of more than 384 KiB and at most 512 KiB. From this rate on, teams whose results lag behind their
-/// totals have the longer rows up to 4 MiB, those of 16 bits of more than 256 KiB and at most 384 KiB, and those of a norm of more than 88 KiB. Below it, groups of threads take the rows of `f32` of more
+/// more than 32 KiB and at most 256 KiB, and of more than 384 KiB and less than 512 KiB. From this rate on, teams whose results lag behind their
+/// totals have the longer rows up to 4 MiB, those of 16 bits of 512 KiB and of more than 256 KiB and at most 384 KiB, and those of a norm of more than 88 KiB. Below it, groups of threads take the rows of `f32` of more
 /// than 256 KiB and at most 512 KiB in turn, and one block keeps all of the rows of 96 to 128 KiB. Teams without a lag have the other rows of
 /// more than 512 KiB, in 16 bits of 512 KiB and more, where a model finds them faster than passes. Other lengths, functions and types have the
 /// same plan at any rate.
@@ -2602,11 +2602,11 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
             (Ty::F32, [15, 1 << 20], None),
             (Ty::Bf16, [32, 1 << 21], Some(128)),
             (Ty::Bf16, [15, 1 << 21], None),
-            (Ty::Bf16, [64, 1 << 20], Some(64)),
+            (Ty::Bf16, [64, 1 << 20], Some(128)),
             (Ty::Bf16, [128, 1 << 19], Some(64)),
-            (Ty::Bf16, [128, (1 << 19) + 8], Some(37)),
-            (Ty::Bf16, [256, 1 << 18], None),
-            (Ty::Bf16, [256, (1 << 18) + 8], Some(33)),
+            (Ty::Bf16, [128, (1 << 19) + 8], Some(103)),
+            (Ty::Bf16, [256, 1 << 18], Some(32)),
+            (Ty::Bf16, [256, (1 << 18) + 8], Some(37)),
         ] {
             let problem = RowwiseProblem::new(function, ty, shape);
             let plan = RowwisePlan::fastest_on(&problem, Arch::Sm90a, usual).expect("a plan");
@@ -2701,13 +2701,13 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
                     (RowFunction::RmsNorm, _) => &[32769..=90_112],
                     (RowFunction::LayerNorm, _) => &[65537..=90_112],
                     (_, Ty::F32) => &[65537..=524_288],
-                    _ => &[32769..=262_144, 393_217..=524_288],
+                    _ => &[32769..=262_144, 393_217..=524_287],
                 };
                 let is_divided = is_vectors && divided.iter().any(|of| of.contains(&row));
                 let behind = match (function.is_norm(), ty) {
                     (true, _) => &[90_113..=4_194_304][..],
                     (false, Ty::F32) => &[524_289..=4_194_304],
-                    (false, _) => &[262_145..=393_216, 524_289..=4_194_304],
+                    (false, _) => &[262_145..=393_216, 524_288..=4_194_304],
                 };
                 let is_of_behind = is_vectors && behind.iter().any(|of| of.contains(&row));
                 let is_weighed = is_divided
