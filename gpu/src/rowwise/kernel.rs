@@ -193,9 +193,9 @@ struct WarpMoments {
 #[derive(Clone)]
 enum WarpTotals {
     /// The maximum, and the sum of the powers under it.
-    Powers([Fragment; 2]),
+    Powers(Box<[Fragment; 2]>),
     /// The sum of the squares.
-    Squares([Fragment; 1]),
+    Squares(Box<[Fragment; 1]>),
     /// The pivot, the sums of the differences from it and of their squares, and the count.
     Moments(Box<[Fragment; 4]>),
 }
@@ -203,9 +203,9 @@ enum WarpTotals {
 /// What the results of a row need of its totals.
 enum RowTotals {
     /// The maximum, or 0 where it is -inf, and the sum of the powers under it.
-    Powers([Fragment; 2]),
+    Powers(Box<[Fragment; 2]>),
     /// The sum of the squares.
-    Squares(Fragment),
+    Squares(Box<Fragment>),
     /// The pivot, the sum of the squares of the differences from the mean, and the mean of the differences from the pivot.
     Moments(Box<[Fragment; 3]>),
 }
@@ -1106,7 +1106,7 @@ impl RowKernel<'_> {
             RowFunction::Softmax | RowFunction::LogSoftmax => {
                 let none = [f64::NEG_INFINITY, 0.0];
                 let [top, sum] = self.seen(k, none, joined_powers, all_lanes_powers);
-                RowTotals::Powers([under(k, &top), sum])
+                RowTotals::Powers(Box::new([under(k, &top), sum]))
             }
             RowFunction::RmsNorm => {
                 let join = |k: &mut Builder, [all]: [Vec<Expr>; 1]| {
@@ -1115,7 +1115,7 @@ impl RowKernel<'_> {
                 };
                 let lanes = |k: &mut Builder, [all]: [Fragment; 1]| [k.reduce_warp(Add, &all)];
                 let [squares] = self.seen(k, [0.0], join, lanes);
-                RowTotals::Squares(squares)
+                RowTotals::Squares(Box::new(squares))
             }
             RowFunction::LayerNorm => {
                 let all = self.seen(k, [0.0; 4], joined_moments, lanes_moments);
@@ -1508,17 +1508,18 @@ impl RowKernel<'_> {
         let shares = self.shares(k, part, keeps);
         let totals = match &shares {
             WarpTotals::Powers(own) => {
-                RowTotals::Powers(self.powers_of_warps(k, own.each_ref(), scratch))
+                RowTotals::Powers(Box::new(self.powers_of_warps(k, own.each_ref(), scratch)))
             }
-            WarpTotals::Squares([own]) => {
-                RowTotals::Squares(self.total_of_warps(k, Add, own, scratch))
+            WarpTotals::Squares(own) => {
+                let [own] = &**own;
+                RowTotals::Squares(Box::new(self.total_of_warps(k, Add, own, scratch)))
             }
             WarpTotals::Moments(own) => {
                 RowTotals::Moments(Box::new(self.moments_in_turn(k, own.each_ref(), scratch)))
             }
         };
         let under_own = match &shares {
-            WarpTotals::Powers([own, _]) if keeps => Some(own),
+            WarpTotals::Powers(own) if keeps => Some(&own[0]),
             _ => None,
         };
         self.put_results(k, part, &totals, under_own);
@@ -1563,7 +1564,7 @@ impl RowKernel<'_> {
                     k.assign(piece, powers);
                     k.reduce_all(Add, piece)
                 });
-                WarpTotals::Powers([own, k.reduce_warp(Add, &sum)])
+                WarpTotals::Powers(Box::new([own, k.reduce_warp(Add, &sum)]))
             }
             RowFunction::RmsNorm => {
                 // Each place of an access has a sum of its own, so that a square and its addition are one instruction.
@@ -1571,7 +1572,7 @@ impl RowKernel<'_> {
                 for piece in &pieces[1..] {
                     k.assign(&sums, wide(piece).fma(wide(piece), &sums));
                 }
-                WarpTotals::Squares([k.reduce_all(Add, &sums)])
+                WarpTotals::Squares(Box::new([k.reduce_all(Add, &sums)]))
             }
             RowFunction::LayerNorm => {
                 let of_warp = self.of_warp_in_turn.as_ref();
@@ -1580,32 +1581,34 @@ impl RowKernel<'_> {
                 let first = k.reduce_all(Add, wide(&pieces[0]));
                 let first = k.reduce_warp(Add, &first);
                 let pivot = quotient(k, &first, of_first);
-                // Each place of an access has sums of its own, so that a square and its addition are one instruction.
-                let [rest, own] = [(); 2].map(|()| k.map(wide(&pieces[0]) - &pivot));
+                // A square and its addition are one instruction. Half the places of an access have a sum each: a sum for every place would take
+                // registers that threads with a whole row do not have.
+                let places = (self.plan.vector / 2).max(1);
+                let rest = number(k, 0.0);
+                let line = Layout::column_major(places).expect("a vector has elements");
+                let own = k.fragment(Ty::F32, line.to_static());
+                k.fill(&own, 0.0);
                 let differences = |k: &mut Builder, is_full: bool| {
-                    let masked = |k: &mut Builder, apart: &Fragment, i: i64| {
+                    for (i, piece) in (0..).zip(&pieces) {
+                        let apart = k.map(wide(piece) - &pivot);
                         if !is_full {
                             let is_inside = self.is_inside(k, part, i);
-                            k.mask(apart, 0.0, |_, _| is_inside);
+                            k.mask(&apart, 0.0, |_, _| is_inside);
                         }
-                    };
-                    masked(k, &rest, 0);
-                    k.assign(&own, &rest * &rest);
-                    for (i, piece) in (1..).zip(&pieces[1..]) {
-                        let apart = k.map(wide(piece) - &pivot);
-                        masked(k, &apart, i);
-                        k.assign(&rest, &rest + &apart);
-                        k.assign(&own, Expr::from(&apart).fma(&apart, &own));
+                        let more = k.reduce_all(Add, &apart);
+                        k.assign(&rest, &rest + &more);
+                        for half in 0..self.plan.vector / places {
+                            let apart = apart.values(half * places, places);
+                            k.assign(&own, Expr::from(&apart).fma(&apart, &own));
+                        }
                     }
                 };
                 // All blocks but the last one have as many columns as they hold, and need no test of each vector.
                 let end = (&self.at[1] + 1) * self.plan.chunk();
                 let is_full = Builder::not(k.less(&self.x().extent(1), &end));
                 k.if_else(is_full, |k| differences(k, true), |k| differences(k, false));
-                let [rest, squares] = [&rest, &own].map(|own| {
-                    let own = k.reduce_all(Add, own);
-                    k.reduce_warp(Add, &own)
-                });
+                let own = k.reduce_all(Add, &own);
+                let [rest, squares] = [&rest, &own].map(|own| k.reduce_warp(Add, own));
                 WarpTotals::Moments(Box::new([pivot, rest, squares, count.clone()]))
             }
         }
@@ -1623,20 +1626,23 @@ impl RowKernel<'_> {
         let operands = self.plan.operands;
         let wide = |piece: &Fragment| Expr::from(piece).to(Ty::F32);
         let results: Box<dyn Fn(&Fragment) -> Expr> = match totals {
-            RowTotals::Powers([all, sum]) if operands.function == RowFunction::LogSoftmax => {
-                let log = k.map(Expr::from(sum).log());
-                Box::new(move |piece| wide(piece) - all - &log)
+            RowTotals::Powers(powers) => {
+                let [all, sum] = &**powers;
+                match under_own {
+                    _ if operands.function == RowFunction::LogSoftmax => {
+                        let log = k.map(Expr::from(sum).log());
+                        Box::new(move |piece| wide(piece) - all - &log)
+                    }
+                    Some(own) => {
+                        let factor = k.map((own - all).exp() * Expr::from(sum).recip());
+                        Box::new(move |piece| wide(piece) * &factor)
+                    }
+                    None => {
+                        let inverse = k.map(Expr::from(sum).recip());
+                        Box::new(move |piece| (wide(piece) - all).exp() * &inverse)
+                    }
+                }
             }
-            RowTotals::Powers([all, sum]) => match under_own {
-                Some(own) => {
-                    let factor = k.map((own - all).exp() * Expr::from(sum).recip());
-                    Box::new(move |piece| wide(piece) * &factor)
-                }
-                None => {
-                    let inverse = k.map(Expr::from(sum).recip());
-                    Box::new(move |piece| (wide(piece) - all).exp() * &inverse)
-                }
-            },
             RowTotals::Squares(squares) => {
                 let scale = self.scale(k, squares);
                 Box::new(move |piece| wide(piece) * &scale)
@@ -2140,8 +2146,9 @@ impl RowKernel<'_> {
                     let part = own.slot_rows(k, &zero, &at, true);
                     let shares = own.shares(k, &part, false);
                     let shares = match shares {
-                        WarpTotals::Squares([own]) => {
-                            WarpTotals::Squares([k.reduce_warp(Add, &own)])
+                        WarpTotals::Squares(own) => {
+                            let own = own.map(|own| k.reduce_warp(Add, &own));
+                            WarpTotals::Squares(Box::new(own))
                         }
                         of_warp => of_warp,
                     };

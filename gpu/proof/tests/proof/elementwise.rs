@@ -31,7 +31,10 @@ fn law_maps_are_those_of_the_host() {
     println!("law maps: {} cases, {elements} elements", 3 * count);
 }
 
-/// The numbers of a function of one number, of every type.
+/// A function of one number.
+type OfOne = fn(&Expr) -> Expr;
+
+/// Compares functions of one number with the host, bit by bit, and returns how many results there are.
 fn of_all_numbers<T: GemmElement>(patterns: &[u64]) -> usize {
     let bytes: Vec<u8> = patterns
         .iter()
@@ -39,7 +42,7 @@ fn of_all_numbers<T: GemmElement>(patterns: &[u64]) -> usize {
         .collect();
     let numbers = T::from_bytes(&bytes);
     let device = simulator(Arch::Sm90a, 3);
-    let functions: [(&str, fn(&Expr) -> Expr); 8] = [
+    let functions: [(&str, OfOne); 8] = [
         ("rcp", Expr::recip),
         ("rsqrt", Expr::rsqrt),
         ("sqrt", Expr::sqrt),

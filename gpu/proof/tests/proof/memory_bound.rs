@@ -885,6 +885,9 @@ fn law_sums_of_columns_cost_little_more_than_their_bytes() {
     assert!(alone > cases / 10 && alone < cases, "{alone} of {cases}");
 }
 
+/// The problem of a call, and what it leaves in its outputs.
+type LeftByCall = (String, Vec<u32>, Vec<i32>);
+
 /// A mode of rows, one that is kept, and one that is summed up may have several strides: the calls have the problems and the results of its
 /// parts as modes.
 #[test]
@@ -924,7 +927,7 @@ fn law_modes_with_several_strides_are_their_parts() -> Result<(), Error> {
         let [from, to, beside] = [(); 3].map(|()| strides());
         let x = device.upload(&numbers)?;
         // What each call leaves in its outputs, with the problem that it has.
-        let mut found: [Vec<(String, Vec<u32>, Vec<i32>)>; 2] = [Vec::new(), Vec::new()];
+        let mut found: [Vec<LeftByCall>; 2] = [Vec::new(), Vec::new()];
         for (nested, found) in [false, true].into_iter().zip(&mut found) {
             let all = [0, 1, 2, 3];
             // The modes behind the first two have other numbers.

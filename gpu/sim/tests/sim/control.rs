@@ -305,8 +305,10 @@ fn law_an_endless_loop_reaches_the_bound_on_steps() {
         let one = k.mov(Type::U32, 1);
         let never = k.setp(Compare::Eq, Type::U32, one, 2);
         build(&mut k, never);
-        let mut options = SimOptions::default();
-        options.max_steps = 1000;
+        let options = SimOptions {
+            max_steps: 1000,
+            ..SimOptions::default()
+        };
         let fault = Host::default().run_with(&k.finish(), Launch::new(1, 32), &options);
         let fault = fault.unwrap_err();
         assert_eq!(fault.kind(), FaultKind::Limit, "{number}: {fault}");
@@ -320,8 +322,10 @@ fn law_an_endless_loop_reaches_the_bound_on_steps() {
     k.for_range(0, 200, 1, |k, _| {
         k.mov(Type::U32, 1);
     });
-    let mut options = SimOptions::default();
-    options.max_steps = 1000;
+    let options = SimOptions {
+        max_steps: 1000,
+        ..SimOptions::default()
+    };
     Host::default()
         .run_with(&k.finish(), Launch::new(1, 32), &options)
         .unwrap();
