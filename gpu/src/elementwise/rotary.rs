@@ -64,8 +64,9 @@ enum Positions {
 /// one fused operation, and the result is rounded to the type.
 ///
 /// The angle of pair `j` is `p base^(-2j/d)`, computed in f32 with the base 10000; [`tables`](Rotary::tables) gives cosines and
-/// sines instead. The relative error of an angle is below 2^-21: half of that is the one of the approximate instruction for `2^x`. So the
-/// angle may be off by 5 10^-3 at position 10^4, and by 5 10^-2 at 10^5; tables may be more exact. From 2^24 on, f32 does not tell
+/// sines instead. Of up to 1024 features and a base of up to 10^6, the relative error of an angle is below 2^-21: half of that is the one
+/// of the approximate instruction for `2^x`. So the angle may be off by 5 10^-3 at position 10^4, and by 5 10^-2 at 10^5; tables may be
+/// more exact. From 2^24 on, f32 does not tell
 /// positions apart: an offset beyond is refused, and features at such a position that the device has become NaN.
 ///
 /// ```
@@ -136,12 +137,13 @@ fn power(pair: &Expr, [step, rest]: [&Expr; 2]) -> Expr {
     (pair * rest).fma(&power, &power)
 }
 
-/// The step of the exponents of `pairs` pairs, as [`power`] takes it: a part with as many bits as a product with a number of a pair leaves
-/// room for, and the rest by ln 2.
+/// The step of the exponents of the pairs of some features, as [`power`] takes it: a part with as many bits as a product with a number of a
+/// pair leaves room for, and the rest by ln 2. Of more than 512 pairs the product is rounded, since a part with fewer bits would leave a rest
+/// whose square counts.
 fn step_of(base: f32, features: i64) -> [f32; 2] {
     let step = -2.0 * f64::from(base).log2() / features as f64;
     let bits_of_pair = 64 - (features / 2 - 1).leading_zeros();
-    let first = f32::from_bits((step as f32).to_bits() & (u32::MAX << bits_of_pair.min(23)));
+    let first = f32::from_bits((step as f32).to_bits() & (u32::MAX << bits_of_pair.min(9)));
     let rest = (step - f64::from(first)) * core::f64::consts::LN_2;
     [first, rest as f32]
 }

@@ -1588,9 +1588,9 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
                 Some(format!("{packed}: {packing}"))
             }
             _ if packed.starts_with("nothing") => None,
-            _ if self.is_batch_invariant && !c.is_packed() => Some(format!(
-                "{packed}: TMA loads the rows of A for every number of rows"
-            )),
+            _ if self.is_batch_invariant && [of_a, of_b, of_c].iter().all(Option::is_some) => Some(
+                format!("{packed}: TMA loads the rows of A for every number of rows"),
+            ),
             _ => Some(format!("{packed}: no kernel takes such strides")),
         }
     }
@@ -1628,7 +1628,10 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let copies = [0, 1].map(|i: usize| {
             let modes = batch.extents().iter().zip(matrices[i].steps);
             let own = modes.filter(|(_, step)| *step != 0);
-            own.fold(1, |count: i64, (extent, _)| count.saturating_mul(*extent))
+            let own = own.fold(1, |count: i64, (extent, _)| count.saturating_mul(*extent));
+            // A second right factor is packed with the first.
+            let factors = if i == 1 && self.b2.is_some() { 2 } else { 1 };
+            own.saturating_mul(factors)
         });
         let is_mapped = shape.operands.are_mapped();
         (!is_mapped).then(|| Unmapped::new(&problem, shape.operands, copies))
@@ -2613,7 +2616,21 @@ fn kernels_of(
 ) -> Result<Vec<GemmKernel>, Error> {
     let machine = Machine::of(device.rates());
     let (batch, operands) = (&shape.batch, shape.operands);
+    let awaits = (shape.epilogue.as_ref()).is_some_and(|epilogue| epilogue.kernel.awaits);
     let plans: Vec<GemmPlan> = match shape.wish {
+        wish @ (Wish::Fastest | Wish::Whole | Wish::BatchInvariant)
+            if (batch.chunks().is_some() || awaits)
+                && batch.groups().is_none()
+                && !batch.is_listed()
+                && !batch.exceeds_maps() =>
+        {
+            let form = batch.chunks().map(|chunks| chunks.form);
+            let of_all = &taken(problem, batch);
+            let at = (device.arch(), machine);
+            let is_batch_invariant = wish == Wish::BatchInvariant;
+            let all = chunks::choosable(of_all, operands, at, form, is_batch_invariant);
+            all.into_iter().map(|plan| plan.narrowed(problem)).collect()
+        }
         wish @ (Wish::Fastest | Wish::Whole | Wish::BatchInvariant)
             if batch.convolution().is_some() && !batch.is_listed() && !batch.exceeds_maps() =>
         {

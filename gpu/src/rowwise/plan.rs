@@ -473,7 +473,24 @@ const LAGGING: &[LaggingRows] = &[
     LaggingRows {
         functions: &[RowFunction::RmsNorm],
         size: 4,
-        bytes: [LAGGING_LEAST, 1 << 21],
+        bytes: [LAGGING_LEAST, 1 << 20],
+        part: 1 << 14,
+        of_block: [256, 4],
+        lag: 2,
+    },
+    // Accesses of 128 threads divide lengths that are no power of two into parts that leave few multiprocessors idle.
+    LaggingRows {
+        functions: &[RowFunction::RmsNorm],
+        size: 4,
+        bytes: [1 << 20, (1 << 21) - 1],
+        part: 1 << 14,
+        of_block: [128, 4],
+        lag: 2,
+    },
+    LaggingRows {
+        functions: &[RowFunction::RmsNorm],
+        size: 4,
+        bytes: [(1 << 21) - 1, 1 << 21],
         part: 1 << 14,
         of_block: [256, 4],
         lag: 2,
@@ -769,16 +786,15 @@ impl RowwisePlan {
 
     /// Returns the plan for a length of rows on a device with these rates, which the calls have by default.
     ///
-    /// It differs from [`fastest`](RowwisePlan::fastest) where a cluster of four blocks would have one row after the other. Its blocks
+    /// Below 4 TB per second, it compares a cluster of four blocks that has one row after the other with passes. The blocks of the cluster
     /// wait for each other at the end of a row, 1.2 us in which the memory does nothing. A second pass costs as much as reading 0.6 of
-    /// the row again, which takes less time the faster the memory is. So a fast memory has passes, and a slower one has the cluster. The
-    /// `explain` of a call says both times.
+    /// the row again, which takes less time the faster the memory is and the shorter the row is. The `explain` of a call says both times.
     ///
     /// From 4 TB per second on:
     ///
-    /// - A block has two rows of a layer norm, or one and its weights in shared memory ([`keeps_weights`](RowwisePlan::keeps_weights)) if it
-    ///   has weights of 16 bits and no residual, up to 32 KiB; of 16 bits and up to 64 KiB it has one row, the next one on its way, and the
-    ///   weights in shared memory.
+    /// - A block has two rows of a layer norm without a residual of more than 24 KiB and at most 32 KiB, or one row and its weights in
+    ///   shared memory ([`keeps_weights`](RowwisePlan::keeps_weights)) if it has weights. Up to 64 KiB, it has two rows of `f32` in registers,
+    ///   or one row of 16 bits, the next one on its way, and the weights in shared memory.
     /// - Registers and shared memory hold a row together ([`RowStorage::Divided`]). These are rows of a softmax or log-softmax of `f32` of
     ///   more than 64 KiB and at most 512 KiB, or more than 768 KiB and at most 1 MiB, and of 16 bits of more than 32 KiB and at most
     ///   256 KiB, of more than 384 KiB and at most 512 KiB, or more than 768 KiB and at most 1 MiB. Without a residual, these are also
@@ -788,7 +804,7 @@ impl RowwisePlan {
     /// - Tensors of 64 MiB and more have teams of blocks whose results lag behind their totals ([`RowStorage::Teams`]). These are rows without a
     ///   residual of an RMSNorm or a layer norm of more than 88 KiB and at most 4 MiB, and of a softmax or log-softmax of more than 512 KiB
     ///   and at most 4 MiB, in 16 bits also of 512 KiB, and of more than 256 KiB and at most 384 KiB. A block has at most 24 KiB of a row by four or
-    ///   six groups of 128 or 256 threads, or 32 KiB by two, and the launch has at most 128 blocks. Such rows of smaller tensors have the plans above.
+    ///   six groups of 128 or 256 threads, or 32 KiB by two, and the launch has at most 128 blocks. Such rows of smaller tensors have the plans above, or passes.
     ///
     /// Below this rate, two groups of threads take rows of `f32` of more than 256 KiB and at most 512 KiB in turn
     /// ([`RowStorage::Alternating`]), and one block keeps all of a row of a softmax of 96 to 128 KiB.
@@ -1697,10 +1713,12 @@ impl RowwisePlan {
         })?;
         let all = i64::from(Limits::of(arch).multiprocessors.min(rates.multiprocessors));
         let all = all.min(LAGGING_BLOCKS);
-        // The parts of a row that leave the fewest multiprocessors idle, and the longest of those.
+        // The parts of a row that leave the fewest multiprocessors idle, and the longest of those. Shorter parts than half of the
+        // longest have twice as many blocks exchange totals.
         let [threads, _] = of.of_block;
         let access = product([threads, self.vector, self.size()]);
-        let parts = (1..=of.part / access.max(1)).rev().filter_map(|accesses| {
+        let most = of.part / access.max(1);
+        let parts = ((most / 2).max(1)..=most).rev().filter_map(|accesses| {
             let part = product([accesses, access]);
             let blocks = div_up(row, part);
             let teams = all.checked_div(blocks).filter(|teams| *teams > 0)?;

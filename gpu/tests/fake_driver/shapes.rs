@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use colex_atom::{Arch, Ty};
 use colex_gpu::elementwise::{Gather, MapExpression, Pairing};
-use colex_gpu::gemm::Convolution;
+use colex_gpu::gemm::{ChunkOrder, Convolution, Epilogue};
 use colex_gpu::kernels::CopyCall;
 use colex_gpu::quantise::{Quantise, TensorScalePlan};
 use colex_gpu::reduce::scan::Scan;
 use colex_gpu::reduce::top_k::TopK;
 use colex_gpu::reduce::{Reduce, ReduceFunction};
 use colex_gpu::rowwise::{RowFunction, Rowwise};
-use colex_gpu::{Buffer, Device, Element, Error, Map, Rotary, View, ViewMut};
+use colex_gpu::{Buffer, Device, Element, Error, Gemm, Map, Rotary, View, ViewMut};
 use colex_layout::IntTuple;
 use half::bf16;
 
@@ -545,6 +545,70 @@ fn law_after_load_plans_no_written_convolution_loads_a_kernel() {
     println!("{said}");
     let is_done = said.starts_with("law load_plans of written convolutions: ");
     assert!(is_done, "{said}");
+}
+
+/// The same of products in chunks and of those that wait for flags, which take other plans than other products: of any number of rows, and
+/// with one division of K for all.
+#[test]
+fn law_after_load_plans_no_product_in_chunks_loads_a_kernel() {
+    let act = || {
+        let device = on_cudarc();
+        let [a, b, residual, c] = [(); 4].map(|()| buffer::<bf16>(&device));
+        let flags = buffer::<u32>(&device);
+        let sum = Epilogue::new(Ty::F32, |e| {
+            (e.accumulator() + e.tensor("r", Ty::Bf16).to(Ty::F32)).to(Ty::Bf16)
+        });
+        let sum = sum.expect("an epilogue");
+        let (mut cases, mut ahead_of_all) = (0, 0);
+        for [n, k] in [[512, 1024], [2048, 256], [1536, 64]] {
+            for in_chunks in [true, false] {
+                for is_batch_invariant in [false, true] {
+                    let ask = |m: i64, what: Ask<'_>| -> Result<(), Error> {
+                        let (many, apart) = if in_chunks { (2, m * n) } else { (1, 0) };
+                        let of = |rows: i64, columns: i64| {
+                            format!("({rows},{columns},{many}):({columns},1,{})", rows * columns)
+                        };
+                        let on_a = view(&a, &of(m, k));
+                        let on_b = view(&b, &format!("({n},{k},{many}):({k},1,0)"));
+                        let on_c = view_mut(&c, &format!("({m},{n},{many}):({n},1,{apart})"));
+                        let on_residual = view(&residual, &of(m, n));
+                        let flags = flags.view((2,))?;
+                        let mut gemm = Gemm::new(&on_a, &on_b, &on_c);
+                        gemm = if in_chunks {
+                            gemm.chunks(ChunkOrder::Descending, many - 1)
+                        } else {
+                            let gemm = gemm.epilogue(&sum).tensor("r", &on_residual);
+                            gemm.awaits(&flags)
+                        };
+                        if is_batch_invariant {
+                            gemm = gemm.batch_invariant();
+                        }
+                        match what {
+                            Ask::Load(_) => gemm.load_plans().map(drop),
+                            Ask::Prepare => gemm.prepare().map(drop),
+                            Ask::Run => gemm.run(),
+                        }
+                    };
+                    let name = format!("{n}x{k}, {in_chunks}, {is_batch_invariant}");
+                    let loaded = counted(&device, || ask(64, Ask::Load(&[])));
+                    let loaded = loaded.unwrap_or_else(|why| panic!("{name}: {why}"));
+                    ahead_of_all += loads(&loaded);
+                    // The device has memory for few rows.
+                    for m in [1, 2, 17, 40, 64, 65, 100, 128] {
+                        let counts = counted(&device, || ask(m, Ask::Prepare)).unwrap();
+                        assert_eq!(loads(&counts), 0, "{name}, {m} rows: {counts:?}");
+                        cases += 1;
+                    }
+                }
+            }
+        }
+        assert!(ahead_of_all > 4, "{ahead_of_all}");
+        format!("law load_plans of chunks: {cases} cases")
+    };
+    let name = "shapes::law_after_load_plans_no_product_in_chunks_loads_a_kernel";
+    let said = said(name, "whole", act);
+    println!("{said}");
+    assert!(said.starts_with("law load_plans of chunks: "), "{said}");
 }
 
 /// The results of no elements are made of zeros in memory, which a stream capture does not allocate: `load_plans` does.

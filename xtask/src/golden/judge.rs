@@ -9,7 +9,7 @@ use super::verdict::Verdict;
 pub(crate) type Law = fn(&Case, &Value) -> Result<(), String>;
 
 /// The most coordinates of a layout that a law walks, or that are compared.
-const MOST: i64 = 1 << 24;
+const MOST: i64 = 1 << 25;
 
 /// Judges our answer, or our error, against CuTe's result. An operation without a law is judged by its text alone.
 pub(crate) fn judge(case: &Case, ours: Result<Value, String>, law: Option<Law>) -> Verdict {
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(
             judge(&complement, ours(), law),
             failed(
-                "too large to judge: 271275648142787139:34 has 271275648142787139 coordinates, and a law walks 16777216 at most"
+                "too large to judge: 271275648142787139:34 has 271275648142787139 coordinates, and a law walks 33554432 at most"
             )
         );
         // The product of the extents ends at the last number of 64 bits.
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(
             refused,
             failed(
-                "too large to judge: (4294967296,4294967296):(1,1) has 9223372036854775807 coordinates, and a law walks 16777216 at most"
+                "too large to judge: (4294967296,4294967296):(1,1) has 9223372036854775807 coordinates, and a law walks 33554432 at most"
             )
         );
         let inverse = Case {
@@ -299,36 +299,36 @@ mod tests {
         assert_eq!(
             judge(&inverse, Err("no".into()), crate::golden::law::of(&inverse)),
             failed(
-                "too large to judge: 9223372036854775807 has 9223372036854775807 coordinates, and a law walks 16777216 at most"
+                "too large to judge: 9223372036854775807 has 9223372036854775807 coordinates, and a law walks 33554432 at most"
             )
         );
         let under_a_swizzle = Case {
-            args: vec!["Sw<1,2,3> o 0 o 33554432:1".into()],
+            args: vec!["Sw<1,2,3> o 0 o 67108864:1".into()],
             ..case("left_inverse", "1:1")
         };
         assert_eq!(
             judge(&under_a_swizzle, Err("no".into()), Some(identity)),
             failed(
-                "too large to judge: Sw<1,2,3> o 0 o 33554432:1 has 33554432 coordinates, and a law walks 16777216 at most"
+                "too large to judge: Sw<1,2,3> o 0 o 67108864:1 has 67108864 coordinates, and a law walks 33554432 at most"
             )
         );
         // Without a law, equal texts need no walk, and others are not compared.
         assert_eq!(
             judge(
-                &case("op", "33554432:1"),
-                Ok(Value::of_text("33554432:1")),
+                &case("op", "67108864:1"),
+                Ok(Value::of_text("67108864:1")),
                 None
             ),
             Verdict::Equal
         );
         assert_eq!(
             judge(
-                &case("op", "33554432:1"),
-                Ok(Value::of_text("(2,16777216):(1,2)")),
+                &case("op", "67108864:1"),
+                Ok(Value::of_text("(2,33554432):(1,2)")),
                 None
             ),
             failed(
-                "ours is (2,16777216):(1,2): the texts differ, and 33554432 coordinates are too many to compare: the most are 16777216"
+                "ours is (2,33554432):(1,2): the texts differ, and 67108864 coordinates are too many to compare: the most are 33554432"
             )
         );
     }

@@ -23,7 +23,15 @@ fn warpgroups(asks: &[Vec<Ask>], by_shuffle: bool) -> Kernel {
     for (number, asks) in asks.iter().enumerate() {
         let mine = k.setp(Compare::Eq, Type::U32, group, number as i64);
         k.if_(mine, |k| {
-            for (increase, count) in asks {
+            for (turn, (increase, count)) in asks.iter().enumerate() {
+                // Between two of them, all warps of a warpgroup meet (PTX ISA, `setmaxnreg`).
+                if turn > 0 {
+                    k.push(Sync::Barrier {
+                        op: BarrierOp::Sync,
+                        id: (number as i64 + 1).into(),
+                        threads: Some(128.into()),
+                    });
+                }
                 k.set_max_registers(*increase, *count);
             }
         });

@@ -148,13 +148,62 @@ pub(crate) fn choose_invariant(
     device: (Arch, Machine),
     form: Option<ChunkForm>,
 ) -> GemmPlan {
+    let is_same = is_same_for_all_rows(problem, operands, device, form);
+    choose_among(problem, operands, device, form, is_same)
+}
+
+/// Whether a plan divides K as the plans of a batch-invariant product in such chunks do.
+fn is_same_for_all_rows(
+    problem: &GemmProblem,
+    operands: Operands,
+    device: (Arch, Machine),
+    form: Option<ChunkForm>,
+) -> impl Fn(&GemmPlan) -> bool {
     // One block has a tile of a kernel that tells what is stored.
     let has_tile = form.is_some_and(|form| form.departs);
     let is_taken = move |plan: &GemmPlan| {
         plan.method == GemmMethod::Hopper && !(has_tile && plan.cluster[2] > 1)
     };
-    let is_same = is_invariant_whole(problem, operands, device, is_taken);
-    choose_among(problem, operands, device, form, is_same)
+    is_invariant_whole(problem, operands, device, is_taken)
+}
+
+/// The plans that a product with this number of rows may have in such chunks.
+pub(crate) fn choosable(
+    problem: &GemmProblem,
+    operands: Operands,
+    device: (Arch, Machine),
+    form: Option<ChunkForm>,
+    is_batch_invariant: bool,
+) -> Vec<GemmPlan> {
+    let all = if is_batch_invariant {
+        let is_same = is_same_for_all_rows(problem, operands, device, form);
+        plans_among(problem, operands, device, is_same)
+    } else {
+        plans_among(problem, operands, device, |_| true)
+    };
+    let takes = |plan: &GemmPlan| form.is_none_or(|form| check(plan, form).is_ok());
+    let taken: Vec<_> = all.iter().copied().filter(takes).collect();
+    if taken.is_empty() { all } else { taken }
+}
+
+/// The plans of the list for products whose tiles are whole, of those that `is_wanted` takes.
+fn plans_among(
+    problem: &GemmProblem,
+    operands: Operands,
+    (arch, machine): (Arch, Machine),
+    is_wanted: impl Fn(&GemmPlan) -> bool,
+) -> Vec<GemmPlan> {
+    // A kernel that divides no tile is that of K whole.
+    let late = |plan: GemmPlan| GemmPlan {
+        early: false,
+        split: 1,
+        division: Division::SplitK,
+        undivided: 0,
+        ..plan
+    };
+    let all = whole_plans(problem, operands, arch, machine).map(late);
+    all.filter(|plan| plan.method == GemmMethod::Hopper && is_wanted(plan))
+        .collect()
 }
 
 /// The same of those plans of the list that `is_wanted` takes.
@@ -166,18 +215,7 @@ fn choose_among(
     is_wanted: impl Fn(&GemmPlan) -> bool,
 ) -> GemmPlan {
     let departs = form.is_some_and(|form| form.departs);
-    // A kernel that divides no tile is that of K whole.
-    let late = |plan: GemmPlan| GemmPlan {
-        early: false,
-        split: 1,
-        division: Division::SplitK,
-        undivided: 0,
-        ..plan
-    };
-    let all = whole_plans(problem, operands, arch, machine).map(late);
-    let all: Vec<_> = all
-        .filter(|plan| plan.method == GemmMethod::Hopper && is_wanted(plan))
-        .collect();
+    let all = plans_among(problem, operands, (arch, machine), is_wanted);
     let takes = |plan: &&GemmPlan| form.is_none_or(|form| check(plan, form).is_ok());
     let time = |plan: &GemmPlan| microseconds(plan, problem, departs, machine);
     let least = |x: &&GemmPlan, y: &&GemmPlan| time(x).total_cmp(&time(y));
