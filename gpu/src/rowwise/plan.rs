@@ -1039,12 +1039,12 @@ impl RowwisePlan {
     /// assert_eq!(
     ///     plan.lagging(Arch::Sm90a, 2)?.to_string(),
     ///     "layer norm f32, vectors of 4, 512 threads for a row, 1 row in a block, 4 accesses, teams of 132 blocks, \
-    ///      rows in shared memory, 1 group in turn, 6 slots, 1 team, 2 rows behind, warps meet once"
+    ///      rows in shared memory, 1 group in turn, 7 slots, 1 team, 2 rows behind, warps meet once"
     /// );
-    /// // A group that is six rows behind needs seven slots.
+    /// // A group that is seven rows behind needs eight slots.
     /// assert_eq!(
-    ///     plan.lagging(Arch::Sm90a, 6).unwrap_err().to_string(),
-    ///     "the plan's number of slots of a group is 6: the layer norm kernel takes 7 to 64"
+    ///     plan.lagging(Arch::Sm90a, 7).unwrap_err().to_string(),
+    ///     "the plan's number of slots of a group is 7: the layer norm kernel takes 8 to 64"
     /// );
     /// # Ok::<(), colex_gpu::Error>(())
     /// ```
