@@ -1537,14 +1537,6 @@ impl RowKernel<'_> {
         let operands = self.plan.operands;
         let pieces = self.pieces(part);
         let wide = |piece: &Fragment| Expr::from(piece).to(Ty::F32);
-        let sum_of = |k: &mut Builder, of: &dyn Fn(&mut Builder, &Fragment) -> Fragment| {
-            let sum = number(k, 0.0);
-            for piece in &pieces {
-                let more = of(k, piece);
-                k.assign(&sum, &sum + &more);
-            }
-            sum
-        };
         match operands.function {
             RowFunction::Softmax | RowFunction::LogSoftmax => {
                 self.empty(k, part);
@@ -1556,14 +1548,17 @@ impl RowKernel<'_> {
                 let own = k.reduce_warp(Max, &top);
                 let below = under(k, &own);
                 renew(k, operands.ty, [&part.held]);
-                let sum = sum_of(k, &|k, piece| {
+                let sum = number(k, 0.0);
+                for piece in &pieces {
                     let powers = (wide(piece) - &below).exp();
-                    if !keeps {
-                        return k.reduce_all(Add, powers);
-                    }
-                    k.assign(piece, powers);
-                    k.reduce_all(Add, piece)
-                });
+                    let more = if keeps {
+                        k.assign(piece, powers);
+                        k.reduce_all(Add, piece)
+                    } else {
+                        k.reduce_all(Add, powers)
+                    };
+                    k.assign(&sum, &sum + &more);
+                }
                 WarpTotals::Powers(Box::new([own, k.reduce_warp(Add, &sum)]))
             }
             RowFunction::RmsNorm => {
