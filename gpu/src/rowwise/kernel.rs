@@ -14,7 +14,7 @@ use colex_atom::{Arch, CopyAtom, Ty};
 use colex_ir::BinaryOp::{self, Add, Max};
 use colex_ir::{
     Access, Address, Alu, AtomicOp, Compare, CopyArgs, End, FenceKind, Guard, KernelBuilder,
-    Memory, Operand, Order, Reg, RegType, Scope, Space, Sync as Synchronise, Type,
+    Memory, Operand, Order, Reg, RegType, Scope, ShuffleMode, Space, Sync as Synchronise, Type,
 };
 use colex_layout::{C, Int, Layout};
 use colex_tensor::{
@@ -210,6 +210,36 @@ enum RowTotals {
     Moments(Box<[Fragment; 3]>),
 }
 
+/// The words of 64 bits at which a lane looks, a row of a team's: a total of a block and the tag of its row.
+struct Asked {
+    /// The blocks, in turns of as many as the lanes of all looking warps.
+    of_lane: Vec<Index>,
+    /// Where the words of each block are, and the registers that receive them.
+    places: Vec<Reg>,
+    words: Vec<Vec<Reg>>,
+}
+
+impl Asked {
+    /// Reads the words. All loads are under way at once.
+    fn load(&self, ir: &mut KernelBuilder) {
+        for (place, words) in self.places.iter().zip(&self.words) {
+            for (at, pair) in (0..).step_by(PAIR as usize).zip(words.chunks(2)) {
+                ir.load_to(team_word(), pair, Address::from(*place).at(at));
+            }
+        }
+    }
+}
+
+/// How the totals of a row come of those that the blocks of its team have left.
+struct TeamTotals<'a, const N: usize> {
+    /// The numbers that change nothing.
+    none: [f64; N],
+    /// Makes one total of several that a thread has.
+    join: &'a dyn Fn(&mut Builder, [Vec<Expr>; N]) -> [Fragment; N],
+    /// The same of those that the lanes of a warp have, in a fixed order.
+    lanes: &'a dyn Fn(&mut Builder, [Fragment; N]) -> [Fragment; N],
+}
+
 /// What the elements of a row have in common.
 enum Totals {
     /// The maximum, or 0 where it is -inf, and the sum of the powers under it.
@@ -321,9 +351,10 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
         words,
         tag: k.emit(|ir| ir.reg(RegType::B32)),
         result: {
-            let bytes = plan.result_bytes();
-            let each = plan.team_warps() * bytes;
-            k.shared_bytes((each * groups) as u32, bytes as u32) + &group * each
+            // A group whose results lag has two such places, for its turns.
+            let each = plan.results_bytes();
+            let all = if plan.lag() > 0 { 2 * each } else { each };
+            k.shared_bytes((all * groups) as u32, plan.result_bytes() as u32) + &group * all
         },
         warp: warp % (threads / WARP),
     });
@@ -452,22 +483,21 @@ pub(super) fn joined_powers(k: &mut Builder, [tops, sums]: [Vec<Expr>; 2]) -> [F
     [most, k.map(own)]
 }
 
-/// The same of a row, from such pairs of the lanes of a warp. `adds` makes 0 of the sums that other lanes have too.
+/// The same of a row, from such pairs of lanes, with a way to make one total of the numbers of all lanes that have different ones.
 fn lanes_powers(
     k: &mut Builder,
     [most, own]: [Fragment; 2],
-    adds: impl Fn(&mut Builder, Fragment) -> Fragment,
+    total: impl Fn(&mut Builder, BinaryOp, &Fragment) -> Fragment,
 ) -> [Fragment; 2] {
-    let top = k.reduce_warp(Max, &most);
+    let top = total(k, Max, &most);
     let all = under(k, &top);
     let own = k.map(&own * (&most - &all).exp());
-    let own = adds(k, own);
-    [top, k.reduce_warp(Add, &own)]
+    [top, total(k, Add, &own)]
 }
 
-/// The same where no two lanes have the same sum.
+/// The same where no two lanes of a warp have the same sum.
 fn all_lanes_powers(k: &mut Builder, own: [Fragment; 2]) -> [Fragment; 2] {
-    lanes_powers(k, own, |_, sum| sum)
+    lanes_powers(k, own, |k, op, number| k.reduce_warp(op, number))
 }
 
 /// A sum by a count. If `f32` has the quotient, it is this one, so that nothing is left of equal numbers that are less their mean: two fused
@@ -510,15 +540,6 @@ fn joined_moments(k: &mut Builder, all: [Vec<Expr>; 4]) -> [Fragment; 4] {
     moments_of(k, all, &total)
 }
 
-/// The same of a row, from those of the lanes of a warp.
-fn lanes_moments(k: &mut Builder, own: [Fragment; 4]) -> [Fragment; 4] {
-    let total = |k: &mut Builder, of: &[Expr]| {
-        let own = k.map(of[0].clone());
-        k.reduce_warp(Add, &own)
-    };
-    moments_of(k, own.map(|number| vec![Expr::from(&number)]), &total)
-}
-
 /// The same, with a way to add the numbers of all parts.
 fn moments_of(
     k: &mut Builder,
@@ -546,6 +567,26 @@ fn moments_of(
     [all, rest, squares, count]
 }
 
+/// What a block leaves of the moments of its numbers for the other blocks of its team: the pivot, how far the mean lies from it, and the sum of
+/// the squares of the differences from the mean. The others know how many columns it has. The mean itself would be a rounded sum, which of rows
+/// with a large mean and small differences is too far from it.
+fn moments_to_leave(
+    k: &mut Builder,
+    [pivot, rest, squares, count]: [Fragment; 4],
+) -> [Fragment; 3] {
+    let rest_of_mean = quotient(k, &rest, Expr::from(&count).max(1.0));
+    let squares = (&rest * -1.0).fma(&rest_of_mean, &squares);
+    [pivot, rest_of_mean, not_negative(k, squares)]
+}
+
+/// The place of a ring with as many places behind its end: `after` lies before its end or less than a ring behind it. A remainder by a number
+/// that is no power of two takes ten times the instructions.
+fn wrapped(after: &Index, places: i64) -> Index {
+    let before_end = after.min(&(places - 1).into());
+    let from_begin = -(Index::constant(places) - after).min(&0.into());
+    Index::select_less(after, &places.into(), &before_end, &from_begin)
+}
+
 /// Results with the factors and the terms of their columns.
 pub(super) fn changed(y: Expr, of_columns: [Option<Expr>; 2]) -> Expr {
     match of_columns {
@@ -557,6 +598,15 @@ pub(super) fn changed(y: Expr, of_columns: [Option<Expr>; 2]) -> Expr {
 }
 
 impl Part {
+    /// Takes the elements of another part over.
+    fn becomes(&self, k: &mut Builder, other: &Part) {
+        k.emit(|ir| {
+            for (to, from) in self.held.regs().iter().zip(other.held.regs()) {
+                ir.mov_to(*to, *from);
+            }
+        });
+    }
+
     /// The elements in f32.
     fn wide(&self) -> Expr {
         Expr::from(&self.held).to(Ty::F32)
@@ -750,7 +800,12 @@ impl RowKernel<'_> {
             [k.map(all.expect("a team has blocks"))]
         };
         let lanes = |k: &mut Builder, [all]: [Fragment; 1]| [k.reduce_warp(op, &all)];
-        let [all] = self.of_team(k, [(&all, none)], join, lanes);
+        let totals = TeamTotals {
+            none: [none],
+            join: &join,
+            lanes: &lanes,
+        };
+        let [all] = self.of_team(k, [&all], &totals);
         all
     }
 
@@ -758,11 +813,32 @@ impl RowKernel<'_> {
     fn lanes_total(&self, k: &mut Builder, op: BinaryOp, all: Vec<Expr>) -> Fragment {
         let all = all.into_iter().reduce(|a, b| Expr::binary(op, a, b));
         let all = k.map(all.expect("a cluster has blocks"));
-        let all = match op {
-            Add => self.first_lanes(k, all),
-            _ => all,
+        self.over_lanes(k, op, &all)
+    }
+
+    /// The total of the numbers that the lanes of a warp have of the warps of a block, the same in all lanes. The lanes beyond the warps have
+    /// the same numbers again, in turns of a power of two in most plans: so many lanes as one turn has exchange theirs then.
+    fn over_lanes(&self, k: &mut Builder, op: BinaryOp, number: &Fragment) -> Fragment {
+        let lanes = self.plan.threads / WARP * self.blocks_of_lanes();
+        if lanes.count_ones() == 1 {
+            let total = k.map(number);
+            let distances = (0..).map(|power| 1 << power);
+            for distance in distances.take_while(|distance| *distance < lanes) {
+                let own = total.regs()[0];
+                let other = k.emit(|ir| ir.shuffle(ShuffleMode::Bfly, own, distance));
+                let other = Expr::register(other, Ty::F32);
+                k.assign(&total, Expr::binary(op, Expr::from(&total), other));
+            }
+            return total;
+        }
+        let number = match op {
+            Add => {
+                let is_one = Expr::from(&k.lane()).lt(lanes);
+                k.map(is_one.select(number, 0.0))
+            }
+            _ => number.clone(),
         };
-        k.reduce_warp(op, &all)
+        k.reduce_warp(op, &number)
     }
 
     /// The numbers of each lane's warp, the same in all lanes of it, in each block of the cluster: lane `i` has those of warp `i`. In a
@@ -777,26 +853,39 @@ impl RowKernel<'_> {
         scratch: &Index,
     ) -> [Vec<Expr>; N] {
         let take = self.put_of_warp(k, own, scratch);
+        self.meet(k);
         self.taken_of_warps(k, &take)
     }
 
-    /// Puts the numbers of a warp into shared memory, and waits for all threads that share the row. Returns where each lane takes the
-    /// numbers of its warp.
+    /// Puts the numbers of a warp into shared memory. Returns where each lane takes the numbers of its warp, once all threads that share the
+    /// row have met.
     fn put_of_warp<const N: usize>(
         &self,
         k: &mut Builder,
         own: [&Fragment; N],
         scratch: &Index,
     ) -> Index {
-        let RowwisePlan { rows, threads, .. } = *self.plan;
-        let warps = threads / WARP;
-        let (warp, lane) = (&self.thread / WARP, k.lane());
         let is_rms = self.plan.operands.function == RowFunction::RmsNorm;
         if is_rms && !self.plan.meets_once {
             // No other total of the row comes between this one and that of the row before.
             self.meet(k);
         }
-        let size = 4 * N as i64;
+        let (put, take) = self.places_of_warps(k, scratch, 4 * N as i64);
+        let put = k.address(&put, false);
+        let lane = k.lane();
+        let is_first = k.equal(&lane, &0.into());
+        let own = own.map(|number| number.regs()[0]);
+        k.where_(is_first, |ir| {
+            ir.store_vector(Access::new(Space::Shared, Type::F32), put, &own);
+        });
+        take
+    }
+
+    /// Where the warp puts `size` bytes of numbers, and where each lane takes those of its warp.
+    fn places_of_warps(&self, k: &mut Builder, scratch: &Index, size: i64) -> (Index, Index) {
+        let RowwisePlan { rows, threads, .. } = *self.plan;
+        let warps = threads / WARP;
+        let (warp, lane) = (&self.thread / WARP, k.lane());
         let scratch = if self.plan.meets_once {
             scratch + &self.turn * (size.max(8) * rows * warps)
         } else {
@@ -806,15 +895,7 @@ impl RowKernel<'_> {
             1 => &lane % warps,
             _ => &warp / warps * warps + &lane % warps,
         };
-        let [put, take] = [warp, of_row].map(|place| &scratch + place * size);
-        let put = k.address(&put, false);
-        let is_first = k.equal(&lane, &0.into());
-        let own = own.map(|number| number.regs()[0]);
-        k.where_(is_first, |ir| {
-            ir.store_vector(Access::new(Space::Shared, Type::F32), put, &own);
-        });
-        self.meet(k);
-        take
+        (&scratch + warp * size, scratch + of_row * size)
     }
 
     /// Takes the numbers of the warps that each lane has.
@@ -861,16 +942,6 @@ impl RowKernel<'_> {
         }
     }
 
-    /// The numbers of as many lanes as there are warps, and 0 in place of those of the other lanes, which have them again.
-    fn first_lanes(&self, k: &mut Builder, number: Fragment) -> Fragment {
-        let lanes = self.plan.threads / WARP * self.blocks_of_lanes();
-        if lanes == WARP {
-            return number;
-        }
-        let is_one = Expr::from(&k.lane()).lt(lanes);
-        k.map(is_one.select(&number, 0.0))
-    }
-
     /// The maximum of a row, or 0 where it is -inf, and the sum of the powers under it, from those of each warp: its maximum, and the
     /// sum under that. The warps meet once.
     fn powers_of_warps(
@@ -881,15 +952,19 @@ impl RowKernel<'_> {
     ) -> [Fragment; 2] {
         let all = self.exchanged(k, own, scratch);
         let [top, sum] = self.powers_of_lanes(k, all);
-        let of_blocks = [(&top, f64::NEG_INFINITY), (&sum, 0.0)];
-        let [top, sum] = self.of_team(k, of_blocks, joined_powers, all_lanes_powers);
+        let powers = TeamTotals {
+            none: [f64::NEG_INFINITY, 0.0],
+            join: &joined_powers,
+            lanes: &all_lanes_powers,
+        };
+        let [top, sum] = self.of_team(k, [&top, &sum], &powers);
         [under(k, &top), sum]
     }
 
     /// The powers of a block or a cluster, from those that the lanes of a warp have of its warps.
     fn powers_of_lanes(&self, k: &mut Builder, all: [Vec<Expr>; 2]) -> [Fragment; 2] {
         let own = joined_powers(k, all);
-        lanes_powers(k, own, |k, sum| self.first_lanes(k, sum))
+        lanes_powers(k, own, |k, op, number| self.over_lanes(k, op, number))
     }
 
     /// The totals of a row, from those of the block: of all blocks of the team, if there is one. Each total has the number that changes
@@ -909,30 +984,44 @@ impl RowKernel<'_> {
     fn of_team<const N: usize>(
         &self,
         k: &mut Builder,
-        own: [(&Fragment, f64); N],
-        join: impl Fn(&mut Builder, [Vec<Expr>; N]) -> [Fragment; N],
-        lanes: impl Fn(&mut Builder, [Fragment; N]) -> [Fragment; N],
+        own: [&Fragment; N],
+        totals: &TeamTotals<'_, N>,
     ) -> [Fragment; N] {
-        let (Some(teams), Some(row)) = (&self.teams, &self.of_group) else {
-            return own.map(|(total, _)| total.clone());
-        };
-        let looks = k.less(&teams.warp, &self.plan.team_warps().into());
-        k.if_(looks, |k| {
-            let lane = k.lane();
-            let is_one = k.equal(&lane, &0.into());
-            let is_first = k.equal(&teams.warp, &0.into());
-            let puts = k.both(is_one, is_first);
-            self.leave_words(k, puts, own.map(|(total, _)| total));
-            self.look(k, own.map(|(_, none)| none), &join, lanes);
+        if self.teams.is_none() {
+            return own.map(Fragment::clone);
+        }
+        self.by_lookers(k, |k| {
+            self.leave_by_first(k, own);
+            self.look(k, totals);
         });
+        self.meet_in_team(k);
+        self.found(k, totals.join)
+    }
+
+    /// Leaves the totals of the block, by the first thread of the group.
+    fn leave_by_first<const N: usize>(&self, k: &mut Builder, own: [&Fragment; N]) {
+        let lane = k.lane();
+        let is_one = k.equal(&lane, &0.into());
+        let is_first = k.equal(&self.teams_of().warp, &0.into());
+        let puts = k.both(is_one, is_first);
+        self.leave_words(k, puts, own);
+    }
+
+    /// Waits for the threads of the group, whose slot has received its next row before.
+    fn meet_in_team(&self, k: &mut Builder) {
+        let row = self.of_group.as_ref().expect("groups of teams have rows");
         k.sync_named(&(&row.group + 1), self.plan.threads as u32);
-        self.found(k, join)
+    }
+
+    /// The memory through which the team meets.
+    fn teams_of(&self) -> &Teams {
+        self.teams.as_ref().expect("blocks are in teams")
     }
 
     /// The words of a block for the row.
     fn words_of(&self, block: &Index) -> Elements {
-        let (teams, row) = (self.teams.as_ref(), self.of_group.as_ref());
-        let (teams, row) = teams.zip(row).expect("blocks are in teams");
+        let teams = self.teams_of();
+        let row = self.of_group.as_ref().expect("groups of teams have rows");
         let place =
             (&row.of_teams * self.plan.team_turns() + &row.words) * self.plan.blocks + block;
         let totals = self.plan.totals_words();
@@ -942,7 +1031,7 @@ impl RowKernel<'_> {
 
     /// Leaves the totals of the block for its team, by one thread.
     fn leave_words<const N: usize>(&self, k: &mut Builder, puts: Cond, own: [&Fragment; N]) {
-        let tag = self.teams.as_ref().expect("blocks are in teams").tag;
+        let tag = self.teams_of().tag;
         let put = k.addresses(&self.words_of(&self.at[1])).regs()[0];
         let numbers = own.map(|total| total.regs()[0]);
         k.where_(puts, |ir| {
@@ -957,53 +1046,90 @@ impl RowKernel<'_> {
     }
 
     /// Waits, by the warps of a group that look, for the words of all blocks, and leaves what each of these warps has found in shared memory.
-    fn look<const N: usize>(
-        &self,
-        k: &mut Builder,
-        none: [f64; N],
-        join: impl Fn(&mut Builder, [Vec<Expr>; N]) -> [Fragment; N],
-        lanes: impl Fn(&mut Builder, [Fragment; N]) -> [Fragment; N],
-    ) {
-        let teams = self.teams.as_ref().expect("blocks are in teams");
+    fn look<const N: usize>(&self, k: &mut Builder, totals: &TeamTotals<'_, N>) {
+        let asked = self.ask(k);
+        let numbers = self.words_found(k, &asked);
         let blocks = self.plan.blocks;
-        let lane = k.lane();
-        let is_one = k.equal(&lane, &0.into());
         let step = WARP * self.plan.team_warps();
-        let of_lane: Vec<(Reg, Cond)> = (0..blocks)
+        let mut all = [(); N].map(|()| Vec::new());
+        let of_lane = (0..).step_by(step as usize).zip(&asked.of_lane);
+        for ((first, block), numbers) in of_lane.zip(numbers) {
+            let exists = k.less(block, &blocks.into());
+            for ((all, number), none) in all.iter_mut().zip(&numbers).zip(totals.none) {
+                if first + step > blocks {
+                    k.mask(number, none, |_, _| exists);
+                }
+                all.push(Expr::from(number));
+            }
+        }
+        let own = (totals.join)(k, all);
+        let all = (totals.lanes)(k, own);
+        self.put_found(k, all.each_ref());
+    }
+
+    /// The words at which the lanes of looking warps look for the row. Behind the blocks of the lanes, a layer norm looks
+    /// at the pivot of the first block.
+    fn ask(&self, k: &mut Builder) -> Asked {
+        let RowwisePlan {
+            blocks, operands, ..
+        } = *self.plan;
+        let numbers = match operands.function {
+            RowFunction::Softmax | RowFunction::LogSoftmax => 2,
+            RowFunction::RmsNorm => 1,
+            RowFunction::LayerNorm => 3,
+        };
+        let lane = k.lane();
+        let step = WARP * self.plan.team_warps();
+        let looker = &self.teams_of().warp - self.plan.first_looker();
+        let of_lane: Vec<Index> = (0..blocks)
             .step_by(step as usize)
-            .map(|first| {
-                let block = &teams.warp * WARP + &lane + first;
-                let exists = k.less(&block, &blocks.into());
-                let at = k.addresses(&self.words_of(&block.min(&(blocks - 1).into())));
-                (at.regs()[0], exists)
-            })
+            .map(|first| &looker * WARP + &lane + first)
             .collect();
+        let (first, last) = (Index::constant(0), Index::constant(blocks - 1));
+        let with_first = operands.function == RowFunction::LayerNorm;
+        // Warps that do not look have blocks of no team.
+        let all = of_lane.iter().map(|block| {
+            let block = block.min(&last);
+            Index::select_less(&block, &first, &first, &block)
+        });
+        let all = all.chain(with_first.then(|| first.clone()));
+        let places: Vec<Reg> = all
+            .map(|block| k.addresses(&self.words_of(&block)).regs()[0])
+            .collect();
+        let words = k.emit(|ir| {
+            let counts = of_lane.iter().map(|_| numbers);
+            let counts = counts.chain(with_first.then_some(1));
+            let words = counts.map(|count| {
+                let words = (0..count).map(|_| ir.reg(RegType::B64));
+                words.collect()
+            });
+            words.collect()
+        });
+        Asked {
+            of_lane,
+            places,
+            words,
+        }
+    }
+
+    /// The numbers of the words that were asked for, in the order of their places, once all of them have come: those of a block beyond the
+    /// last one are the last one's.
+    fn words_found(&self, k: &mut Builder, asked: &Asked) -> Vec<Vec<Fragment>> {
+        let tag = self.teams_of().tag;
         let found = k.emit(|ir| {
-            let found: Vec<[Reg; N]> = of_lane
-                .iter()
-                .map(|_| [(); N].map(|()| ir.reg(RegType::B32)))
+            let found: Vec<Vec<Reg>> = (asked.words.iter())
+                .map(|words| words.iter().map(|_| ir.reg(RegType::B32)).collect())
                 .collect();
             ir.loop_(|ir| {
-                // All loads are under way at once.
-                let words: Vec<Vec<Reg>> = of_lane
-                    .iter()
-                    .map(|(at, _)| {
-                        let pairs = (0..N).step_by(2).zip((0..).step_by(PAIR as usize));
-                        let pairs = pairs.flat_map(|(first, place)| {
-                            let at = Address::from(*at).at(place);
-                            ir.load_vector(team_word(), (N - first).min(2), at)
-                        });
-                        pairs.collect()
-                    })
-                    .collect();
+                asked.load(ir);
                 let mut others = ir.mov(Type::B32, 0);
-                for (word, number) in words.iter().flatten().zip(found.iter().flatten()) {
-                    let tag = ir.reg(RegType::B32);
+                for (word, number) in asked.words.iter().flatten().zip(found.iter().flatten()) {
+                    let of_word = ir.reg(RegType::B32);
                     ir.push(Alu::Unpack {
-                        parts: vec![*number, tag],
+                        parts: vec![*number, of_word],
                         a: *word,
                     });
-                    let other = ir.xor(Type::B32, tag, teams.tag);
+                    let other = ir.xor(Type::B32, of_word, tag);
                     others = ir.or(Type::B32, others, other);
                 }
                 let is_there = ir.setp(Compare::Eq, Type::U32, others, 0);
@@ -1012,23 +1138,25 @@ impl RowKernel<'_> {
             found
         });
         converge(k);
-        let mut all = [(); N].map(|()| Vec::new());
-        for (first, numbers) in (0..blocks).step_by(step as usize).zip(found) {
-            let (_, exists) = of_lane[(first / step) as usize];
-            for ((all, number), none) in all.iter_mut().zip(numbers).zip(none) {
+        let found = found.into_iter().map(|numbers| {
+            let numbers = numbers.into_iter().map(|number| {
                 let number = k.emit(|ir| ir.mov(Type::F32, number));
-                let number = k.map(Expr::register(number, Ty::F32));
-                if first + step > blocks {
-                    k.mask(&number, none, |_, _| exists);
-                }
-                all.push(Expr::from(&number));
-            }
-        }
-        let own = join(k, all);
-        let all = lanes(k, own);
-        let to = &teams.result + &teams.warp * self.plan.result_bytes();
+                k.map(Expr::register(number, Ty::F32))
+            });
+            numbers.collect()
+        });
+        found.collect()
+    }
+
+    /// Leaves what a warp has found in the shared memory of its group.
+    fn put_found<const N: usize>(&self, k: &mut Builder, all: [&Fragment; N]) {
+        let teams = self.teams_of();
+        let lane = k.lane();
+        let is_one = k.equal(&lane, &0.into());
+        let looker = &teams.warp - self.plan.first_looker();
+        let to = &teams.result + looker * self.plan.result_bytes();
         let to = k.address(&to, false);
-        let all = all.each_ref().map(|total| total.regs()[0]);
+        let all = all.map(|total| total.regs()[0]);
         let line = Access::new(Space::Shared, Type::F32);
         k.where_(is_one, |ir| ir.store_vector(line, to, &all));
     }
@@ -1039,7 +1167,7 @@ impl RowKernel<'_> {
         k: &mut Builder,
         join: impl Fn(&mut Builder, [Vec<Expr>; N]) -> [Fragment; N],
     ) -> [Fragment; N] {
-        let teams = self.teams.as_ref().expect("blocks are in teams");
+        let teams = self.teams_of();
         let line = Access::new(Space::Shared, Type::F32);
         let warps = self.plan.team_warps();
         let mut all = [(); N].map(|()| Vec::new());
@@ -1060,52 +1188,59 @@ impl RowKernel<'_> {
         }
     }
 
-    /// Leaves the totals of the block of a row whose results come later. Only the first warp of the group has them.
-    fn leave_totals(&self, k: &mut Builder, own: &WarpTotals) {
+    /// Puts what the warp has of the totals of a row whose results come later into shared memory.
+    fn put_shares(&self, k: &mut Builder, own: &WarpTotals) {
+        let scratch = self.once().expect("warps meet once in a team");
         match own {
-            WarpTotals::Powers(own) => {
-                self.leave(k, own.each_ref(), |k, all| self.powers_of_lanes(k, all));
+            WarpTotals::Powers(own) => self.put_of_warp(k, own.each_ref(), scratch),
+            WarpTotals::Squares(own) => self.put_of_warp(k, own.each_ref(), scratch),
+            WarpTotals::Moments(own) => self.put_of_warp(k, own.each_ref(), scratch),
+        };
+    }
+
+    /// Leaves the totals of the block of such a row, by the first warp of the group, once the threads of the group have met.
+    fn leave_totals(&self, k: &mut Builder) {
+        match self.plan.operands.function {
+            RowFunction::Softmax | RowFunction::LogSoftmax => {
+                self.leave(k, |k, all| self.powers_of_lanes(k, all));
             }
-            WarpTotals::Squares(own) => {
-                self.leave(
-                    k,
-                    own.each_ref(),
-                    |k, [all]| [self.lanes_total(k, Add, all)],
-                )
-            }
-            WarpTotals::Moments(own) => {
-                self.leave(k, own.each_ref(), |k, all| self.moments_of_lanes(k, all));
+            RowFunction::RmsNorm => self.leave(k, |k, [all]| [self.lanes_total(k, Add, all)]),
+            RowFunction::LayerNorm => {
+                let of_block = |k: &mut Builder, all: [Vec<Expr>; 4]| {
+                    let all = self.moments_of_lanes(k, all);
+                    moments_to_leave(k, all)
+                };
+                self.leave(k, of_block);
             }
         }
     }
 
-    /// The same for numbers of warps, with a way to make those of a block from them.
-    fn leave<const N: usize>(
+    /// The same with a way to make the numbers that a block leaves from those of its warps.
+    fn leave<const N: usize, const LEFT: usize>(
         &self,
         k: &mut Builder,
-        own: [&Fragment; N],
-        of_block: impl Fn(&mut Builder, [Vec<Expr>; N]) -> [Fragment; N],
+        of_block: impl Fn(&mut Builder, [Vec<Expr>; N]) -> [Fragment; LEFT],
     ) {
-        let (scratch, teams) = (self.once(), self.teams.as_ref());
-        let (scratch, teams) = scratch.zip(teams).expect("warps meet once in a team");
-        let take = self.put_of_warp(k, own, scratch);
-        let is_first = k.equal(&teams.warp, &0.into());
-        k.if_(is_first, |k| {
-            let all = self.taken_of_warps(k, &take);
-            let own = of_block(k, all);
-            let lane = k.lane();
-            let is_one = k.equal(&lane, &0.into());
-            self.leave_words(k, is_one, own.each_ref());
-        });
+        let scratch = self.once().expect("warps meet once in a team");
+        let (_, take) = self.places_of_warps(k, scratch, 4 * N as i64);
+        let all = self.taken_of_warps(k, &take);
+        let own = of_block(k, all);
+        let lane = k.lane();
+        let is_one = k.equal(&lane, &0.into());
+        self.leave_words(k, is_one, own.each_ref());
     }
 
     /// The totals of a row whose blocks have left theirs before. The threads of the group meet, behind which the slot of the row receives its
-    /// next one: they have the row in registers.
-    fn totals_of_team(&self, k: &mut Builder) -> RowTotals {
+    /// next one: they have the row in registers. They execute `then` before they go on.
+    fn totals_of_team(&self, k: &mut Builder, then: impl Fn(&mut Builder)) -> RowTotals {
         match self.plan.operands.function {
             RowFunction::Softmax | RowFunction::LogSoftmax => {
-                let none = [f64::NEG_INFINITY, 0.0];
-                let [top, sum] = self.seen(k, none, joined_powers, all_lanes_powers);
+                let powers = TeamTotals {
+                    none: [f64::NEG_INFINITY, 0.0],
+                    join: &joined_powers,
+                    lanes: &all_lanes_powers,
+                };
+                let [top, sum] = self.seen(k, &powers, then);
                 RowTotals::Powers(Box::new([under(k, &top), sum]))
             }
             RowFunction::RmsNorm => {
@@ -1114,11 +1249,19 @@ impl RowKernel<'_> {
                     [k.map(all.expect("a team has blocks"))]
                 };
                 let lanes = |k: &mut Builder, [all]: [Fragment; 1]| [k.reduce_warp(Add, &all)];
-                let [squares] = self.seen(k, [0.0], join, lanes);
+                let sums = TeamTotals {
+                    none: [0.0],
+                    join: &join,
+                    lanes: &lanes,
+                };
+                let [squares] = self.seen(k, &sums, then);
                 RowTotals::Squares(Box::new(squares))
             }
             RowFunction::LayerNorm => {
-                let all = self.seen(k, [0.0; 4], joined_moments, lanes_moments);
+                self.by_lookers(k, |k| self.look_at_moments(k));
+                self.meet(k);
+                then(k);
+                let all = self.moments_found(k);
                 RowTotals::Moments(Box::new(self.moments_of_row(k, all)))
             }
         }
@@ -1128,15 +1271,79 @@ impl RowKernel<'_> {
     fn seen<const N: usize>(
         &self,
         k: &mut Builder,
-        none: [f64; N],
-        join: impl Fn(&mut Builder, [Vec<Expr>; N]) -> [Fragment; N],
-        lanes: impl Fn(&mut Builder, [Fragment; N]) -> [Fragment; N],
+        totals: &TeamTotals<'_, N>,
+        then: impl Fn(&mut Builder),
     ) -> [Fragment; N] {
-        let teams = self.teams.as_ref().expect("blocks are in teams");
-        let looks = k.less(&teams.warp, &self.plan.team_warps().into());
-        k.if_(looks, |k| self.look(k, none, &join, lanes));
+        self.by_lookers(k, |k| self.look(k, totals));
         self.meet(k);
-        self.found(k, join)
+        then(k);
+        self.found(k, totals.join)
+    }
+
+    /// Lets the warps of a group that look at the words of the other blocks execute a body.
+    fn by_lookers(&self, k: &mut Builder, body: impl FnOnce(&mut Builder)) {
+        let looks = self.looks(k);
+        k.if_(looks, body);
+    }
+
+    /// Whether the thread's warp looks: one of the last of a group whose results lag, since the first one leaves the totals of its block
+    /// meanwhile.
+    fn looks(&self, k: &mut Builder) -> Cond {
+        let first = self.plan.first_looker();
+        let (warp, behind) = (&self.teams_of().warp, first + self.plan.team_warps());
+        let is_behind = k.less(&(first - 1).into(), warp);
+        let is_before = k.less(warp, &behind.into());
+        k.both(is_behind, is_before)
+    }
+
+    /// Looks at the moments of all blocks of the team, and leaves what each looking warp has found: the pivot of the first block, and the sums of
+    /// the differences from it and of their squares. One pivot for all makes these sums of plain additions.
+    fn look_at_moments(&self, k: &mut Builder) {
+        let asked = self.ask(k);
+        let mut numbers = self.words_found(k, &asked);
+        let first = numbers.pop().expect("the first block's pivot is the last");
+        let first = &first[0];
+        let columns = k.within(self.x().extent(1), 1..MOST + 1);
+        let (mut rests, mut squares) = (Vec::new(), Vec::new());
+        for (block, numbers) in asked.of_lane.iter().zip(&numbers) {
+            let [pivot, rest_of_mean, own] = [0, 1, 2].map(|i| &numbers[i]);
+            // Blocks that do not exist, and such behind the end of a row, have no columns.
+            let begin = block * self.plan.chunk();
+            let left = (&columns - &begin).min(&self.plan.chunk().into());
+            let count = Index::select_less(&begin, &columns, &left, &0.into());
+            let count = k.within(count, 0..self.plan.chunk() + 1);
+            let exists = k.less(&0.into(), &count);
+            let count = Expr::from(count).to(Ty::F32);
+            let apart = k.map(Expr::from(pivot) - first + rest_of_mean);
+            let rest = k.map(&apart * count);
+            let own = k.map(Expr::from(&rest).fma(&apart, own));
+            for number in [&rest, &own] {
+                k.mask(number, 0.0, |_, _| exists);
+            }
+            rests.push(Expr::from(&rest));
+            squares.push(Expr::from(&own));
+        }
+        let [rest, squares] = [rests, squares].map(|all| {
+            let own = all.into_iter().reduce(|a, b| a + b);
+            let own = k.map(own.expect("a lane looks at a block"));
+            k.reduce_warp(Add, &own)
+        });
+        self.put_found(k, [first, &rest, &squares, &squares]);
+    }
+
+    /// The moments of a row, from what the warps that looked have found: the pivot, which is that of the team's first block, and the sums of
+    /// the differences from it and of their squares.
+    fn moments_found(&self, k: &mut Builder) -> [Fragment; 3] {
+        let join = |k: &mut Builder, [pivots, rests, squares, _]: [Vec<Expr>; 4]| {
+            let pivot = k.map(pivots.into_iter().next().expect("a warp looks"));
+            let [rest, squares] = [rests, squares].map(|all| {
+                let all = all.into_iter().reduce(|a, b| a + b);
+                k.map(all.expect("a warp looks"))
+            });
+            [pivot, rest, squares.clone(), squares]
+        };
+        let [pivot, rest, squares, _] = self.found(k, &join);
+        [pivot, rest, squares]
     }
 
     /// The moments of a warp's numbers, from the sum of each thread's: their differences from the pivot are not in yet.
@@ -1164,8 +1371,7 @@ impl RowKernel<'_> {
         let total = |k: &mut Builder, of_blocks: Vec<Expr>| {
             let own = of_blocks.into_iter().reduce(|a, b| a + b);
             let own = k.map(own.expect("a row has blocks"));
-            let own = self.first_lanes(k, own);
-            k.reduce_warp(Add, &own)
+            self.over_lanes(k, Add, &own)
         };
         let sum = total(k, sums.clone());
         let mean = self.mean_of(k, &sum);
@@ -1205,16 +1411,28 @@ impl RowKernel<'_> {
     ) -> [Fragment; 3] {
         let all = self.exchanged(k, own, scratch);
         let own = self.moments_of_lanes(k, all);
-        let of_blocks = own.each_ref().map(|number| (number, 0.0));
-        let all = self.of_team(k, of_blocks, joined_moments, lanes_moments);
+        if self.teams.is_none() {
+            let [pivot, rest, squares, _] = own;
+            return self.moments_of_row(k, [pivot, rest, squares]);
+        }
+        let own = moments_to_leave(k, own);
+        self.by_lookers(k, |k| {
+            self.leave_by_first(k, own.each_ref());
+            self.look_at_moments(k);
+        });
+        self.meet_in_team(k);
+        let all = self.moments_found(k);
         self.moments_of_row(k, all)
     }
 
     /// The moments of a block or a cluster, from those that the lanes of a warp have of its warps.
     fn moments_of_lanes(&self, k: &mut Builder, all: [Vec<Expr>; 4]) -> [Fragment; 4] {
         let own = joined_moments(k, all);
-        let own = own.map(|number| self.first_lanes(k, number));
-        lanes_moments(k, own)
+        let own = own.map(|number| vec![Expr::from(&number)]);
+        moments_of(k, own, &|k, of| {
+            let own = k.map(of[0].clone());
+            self.over_lanes(k, Add, &own)
+        })
     }
 
     /// The pivot of a row, the sum of the squares of the differences from the mean, and the mean of the differences from the pivot, from the
@@ -1222,7 +1440,7 @@ impl RowKernel<'_> {
     fn moments_of_row(
         &self,
         k: &mut Builder,
-        [pivot, rest, squares, _]: [Fragment; 4],
+        [pivot, rest, squares]: [Fragment; 3],
     ) -> [Fragment; 3] {
         let rest_of_mean = self.mean_of(k, &rest);
         // The mean lies that far from the pivot.
@@ -1649,7 +1867,10 @@ impl RowKernel<'_> {
                 Box::new(move |piece| (wide(piece) - pivot).fma(&scale, &shift))
             }
         };
-        renew(k, operands.ty, [&part.held]);
+        if self.plan.lag() == 0 || !operands.function.is_norm() {
+            // A norm whose results lag has read the row again, and has registers for all of it in `f32`.
+            renew(k, operands.ty, [&part.held]);
+        }
         let zero = Index::constant(0);
         let to = self.tensor(RowTensor::Y).expect("there is an output");
         let to = self.part(to, &zero);
@@ -2090,11 +2311,54 @@ impl RowKernel<'_> {
         });
     }
 
-    /// The rows of a group that stay in their slots until later: in each turn, the group leaves the totals of its block for a row, and reads
-    /// again the row of some turns before, whose totals the other blocks have left by then, for its results. Two named barriers divide a
-    /// turn: behind the first one, the first warp has the numbers of all warps, and behind the second one all threads have the earlier row in
-    /// registers and find its totals in shared memory. Where the first half of a turn has no row left, the threads meet without it, so
-    /// that none of them leaves the totals of the next row while another one still reads those of this one.
+    /// Lets the slot of a row receive another one, which the threads of the group have taken into registers. One warp waits for the others, and
+    /// starts the copy.
+    fn refill(&self, k: &mut Builder, next: &Index) {
+        let row = self.of_group.as_ref().expect("a group takes rows in turn");
+        let (groups, threads) = (self.plan.storage.groups(), self.plan.threads);
+        let barrier = &row.group + (1 + groups * (self.plan.lagging_barriers() - 1));
+        let is_last = k.equal(&self.teams_of().warp, &(threads / WARP - 1).into());
+        k.if_else(
+            is_last,
+            |k| {
+                k.sync_named(&barrier, threads as u32);
+                let lane = k.lane();
+                let is_one = k.equal(&lane, &0.into());
+                let exists = k.less(next, &row.ring.rows);
+                let fills = k.both(is_one, exists);
+                k.if_(fills, |k| self.fill(k, &row.ring, [next, &row.slot]));
+            },
+            |k| k.arrive_named(&barrier, threads as u32),
+        );
+    }
+
+    /// A part of a row that registers will have.
+    fn no_part(&self, k: &mut Builder) -> Part {
+        let of = self.part(self.x(), &Index::constant(0));
+        let held = self.fragment(k, &of);
+        k.fill(&held, 0.0);
+        Part {
+            held,
+            of,
+            is_full: false,
+        }
+    }
+
+    /// The rows of a group that stay in their slots until later: in each turn, the group leaves the totals of its block for a row, reads again
+    /// the row of some turns before, whose words the other blocks have left by then, and computes its results.
+    ///
+    /// The threads of a group meet at a named barrier. Behind it, they have the earlier row in registers, so that its slot receives the next
+    /// one, and find its totals in shared memory.
+    ///
+    /// A layer norm computes the most. Where registers have room for two of its rows, a row leaves its slot a turn before its results, so
+    /// that one more slot is on its way.
+    ///
+    /// Two rows behind and more, the first warp leaves the totals of the block behind that barrier. One row behind, this would be too late: a
+    /// block would leave the totals of a row when all blocks have left those of the row before, so that all of them take turns at the pace of
+    /// the slowest. So there is another barrier before. At that one, only the first warp waits, for the totals of all warps; the others arrive.
+    ///
+    /// What a turn puts into shared memory, it puts where the last turn but one did: behind the barrier of the last turn, all threads have
+    /// taken what they needed of that.
     fn lagging_rows(&self, k: &mut Builder, all: &InTurn<'_>, slots: i64) {
         let (groups, lag) = (self.plan.storage.groups(), self.plan.lag());
         let turns = self.plan.team_turns();
@@ -2108,13 +2372,30 @@ impl RowKernel<'_> {
         } = all;
         let [cluster, rank] = &self.at;
         let zero = Index::constant(0);
-        let [slot, later_slot] = [(); 2].map(|()| k.var(*group, 0..slots));
+        // How many rows before the turn's own one the row lies that leaves its slot in a turn.
+        let leaves_behind = if self.plan.holds_later() {
+            lag - 1
+        } else {
+            lag
+        };
+        let carried = (self.plan.holds_later()).then(|| self.no_part(k));
+        let slot = k.var(*group, 0..slots);
+        // Before the first row, the ring has come round to these places.
+        let begin_slot = match leaves_behind {
+            0 => (*group).clone(),
+            _ => *group + (slots - groups * leaves_behind),
+        };
+        let left_slot = k.var(begin_slot, 0..slots);
         let phase = k.var(0, 0..2);
-        let [turn, later_turn] = [(); 2].map(|()| k.var(0, 0..turns));
+        let turn = k.var(0, 0..turns);
+        let later_turn = k.var(turns - lag, 0..turns);
         let behind = step * (groups * lag);
         let behind = k.within(behind, 1..all.clusters * groups * lag + 1);
+        let left_behind = step * (groups * leaves_behind);
+        let left_behind = k.within(left_behind, 0..all.clusters * groups * leaves_behind + 1);
         k.for_(begin, &ring.rows + &behind, step * groups, |k, row| {
             let [at, parity, words] = [&slot, &phase, &turn].map(|var| k.get(var));
+            let [left_at, later_words] = [&left_slot, &later_turn].map(|var| k.get(var));
             self.next_tag(k);
             let own = RowKernel {
                 at: [row.clone(), rank.clone()],
@@ -2132,55 +2413,107 @@ impl RowKernel<'_> {
                 of_warp_in_turn: of_warp.clone(),
                 ..self.clone()
             };
-            let exists = k.less(row, &ring.rows);
-            k.if_else(
-                exists,
-                |k| {
-                    k.wait(&ring.full.at(&at), &parity);
-                    converge(k);
-                    let part = own.slot_rows(k, &zero, &at, true);
-                    let shares = own.shares(k, &part, false);
-                    let shares = match shares {
-                        WarpTotals::Squares(own) => {
-                            let own = own.map(|own| k.reduce_warp(Add, &own));
-                            WarpTotals::Squares(Box::new(own))
-                        }
-                        of_warp => of_warp,
-                    };
-                    own.leave_totals(k, &shares);
-                },
-                |k| own.meet(k),
-            );
-            let after = at + groups;
-            k.set(&phase, (parity + &after / slots) % 2);
-            k.set(&slot, after % slots);
-            k.set(&turn, (words + 1) % turns);
+            let teams = self.teams_of();
+            let later = RowKernel {
+                of_group: own.of_group.as_ref().map(|own| GroupRow {
+                    slot: left_at.clone(),
+                    words: later_words.clone(),
+                    ..own.clone()
+                }),
+                teams: Some(Teams {
+                    tag: k.emit(|ir| ir.sub(Type::U32, teams.tag, lag)),
+                    result: &teams.result + &own.turn * self.plan.results_bytes(),
+                    ..teams.clone()
+                }),
+                ..own.clone()
+            };
             let is_first = k.less(row, &(begin + &behind));
-            k.if_(Builder::not(is_first), |k| {
-                let [at, words] = [&later_slot, &later_turn].map(|var| k.get(var));
-                let row = k.within(row - &behind, 0..MOST_TEAM_ROWS);
-                let of_group = own.of_group.as_ref().map(|later| GroupRow {
-                    slot: at.clone(),
-                    next: Some(&row + step * slots),
-                    words: words.clone(),
+            let exists = k.less(row, &ring.rows);
+            let is_leaver = k.equal(&teams.warp, &zero);
+            k.if_(exists, |k| {
+                k.wait(&ring.full.at(&at), &parity);
+                converge(k);
+                let part = own.slot_rows(k, &zero, &at, true);
+                let shares = own.shares(k, &part, false);
+                let shares = match shares {
+                    WarpTotals::Squares(own) => {
+                        let own = own.map(|own| k.reduce_warp(Add, &own));
+                        WarpTotals::Squares(Box::new(own))
+                    }
+                    of_warp => of_warp,
+                };
+                own.put_shares(k, &shares);
+                if lag == 1 {
+                    let (barrier, threads) = (*group + (1 + groups), self.plan.threads as u32);
+                    k.if_else(
+                        is_leaver,
+                        |k| {
+                            k.sync_named(&barrier, threads);
+                            own.leave_totals(k);
+                        },
+                        |k| k.arrive_named(&barrier, threads),
+                    );
+                }
+            });
+            let leaves = k.both(is_leaver, exists);
+            let leave_late = |k: &mut Builder| {
+                if lag > 1 {
+                    k.if_(leaves, |k| own.leave_totals(k));
+                }
+            };
+            // The row that leaves its slot in this turn, and what the slot has next.
+            let with_left = |k: &mut Builder| {
+                let left = k.within(row - &left_behind, 0..MOST_TEAM_ROWS);
+                let next = Some(&left + step * slots);
+                let next = next.filter(|_| carried.is_none());
+                let of_group = later.of_group.as_ref().map(|later| GroupRow {
+                    next,
                     ..later.clone()
                 });
-                let teams = self.teams.as_ref().map(|teams| Teams {
-                    tag: k.emit(|ir| ir.sub(Type::U32, teams.tag, lag)),
-                    ..teams.clone()
-                });
-                let later = RowKernel {
-                    at: [row, rank.clone()],
+                RowKernel {
+                    at: [left, rank.clone()],
                     of_group,
-                    teams,
-                    ..own.clone()
-                };
-                let part = later.slot_rows(k, &zero, &at, false);
-                let totals = later.totals_of_team(k);
-                later.put_results(k, &part, &totals, None);
-                k.set(&later_slot, (at + groups) % slots);
-                k.set(&later_turn, (words + 1) % turns);
-            });
+                    ..later.clone()
+                }
+            };
+            k.if_else(
+                is_first,
+                |k| {
+                    own.meet(k);
+                    leave_late(k);
+                },
+                |k| {
+                    let later = RowKernel {
+                        at: [k.within(row - &behind, 0..MOST_TEAM_ROWS), rank.clone()],
+                        ..with_left(k)
+                    };
+                    let read = carried.is_none();
+                    let read = read.then(|| later.slot_rows(k, &zero, &left_at, false));
+                    let totals = later.totals_of_team(k, leave_late);
+                    let part = read.as_ref().or(carried.as_ref());
+                    later.put_results(k, part.expect("one of both has the row"), &totals, None);
+                },
+            );
+            if let Some(held) = &carried {
+                let last = &ring.rows + &left_behind;
+                let is_left = k.less(row, &last);
+                let is_early = k.less(row, &(begin + &left_behind));
+                let is_left = k.both(is_left, Builder::not(is_early));
+                k.if_(is_left, |k| {
+                    let left = with_left(k);
+                    let part = left.slot_rows(k, &zero, &left_at, false);
+                    held.becomes(k, &part);
+                    left.refill(k, &(&left.at[0] + step * slots));
+                });
+            }
+            let after = &at + groups;
+            let other = Index::constant(1) - &parity;
+            let parity = Index::select_less(&after, &slots.into(), &parity, &other);
+            k.set(&phase, parity);
+            k.set(&slot, wrapped(&after, slots));
+            k.set(&left_slot, wrapped(&(&left_at + groups), slots));
+            k.set(&turn, wrapped(&(&words + 1), turns));
+            k.set(&later_turn, wrapped(&(&later_words + 1), turns));
         });
     }
 

@@ -250,6 +250,13 @@ const MOST_CLUSTERS: i64 = 4096;
 const MOST_OF_TEAM: i64 = 256;
 pub(crate) const MOST_TEAM_ROWS: i64 = 1 << 22;
 
+/// The registers of a thread beside the rows that it holds where results lag.
+const LAGGING_REGISTERS: i64 = 60;
+
+/// The named barriers of a block beside its own, and the most groups whose results lag: each has two.
+const NAMED_BARRIERS: i64 = 15;
+const MOST_LAGGING_GROUPS: i64 = NAMED_BARRIERS / 2;
+
 /// The words of 32 bits in front of those of the blocks of teams, and how many words are made 0 at once: those of a block are a multiple of it.
 pub(crate) const TEAM_HEADER: i64 = 32;
 pub(crate) const CLEARED_WORDS: i64 = 4;
@@ -626,8 +633,8 @@ const MOST_AHEAD_ALONE: i64 = 1;
 const RESERVED: i64 = 8192;
 
 /// The same of rows that stay in shared memory until their team has met. The warps of a block leave four numbers, twice, the warps that look
-/// at the words four numbers each, and a slot has a barrier: 2048 bytes for 32 warps and 64 slots, and what aligns them.
-const LAGGING_RESERVED: i64 = 2560;
+/// at the words too, and a slot has a barrier: 2560 bytes for 32 warps and 64 slots, and what aligns them.
+const LAGGING_RESERVED: i64 = 3072;
 
 /// The bytes of the narrowest copy to shared memory.
 const NARROWEST: i64 = 4;
@@ -946,7 +953,7 @@ impl RowwisePlan {
         let limits = Limits::of(arch);
         let chunks = div_up(problem.columns(), product([plan.chunk(), blocks]));
         let own = i64::from(limits.resident_shared) / beside.max(1) - i64::from(Limits::RESERVED);
-        let shared = own.min(limits.shared.into()) - DIVIDED_TOTALS;
+        let shared = (own - DIVIDED_TOTALS).min(i64::from(limits.shared) - RESERVED);
         let slots = shared / product([plan.chunk(), plan.size()]).max(1);
         let kept = slots.min(chunks).max(1);
         let at_once = clusters_at_once(blocks.max(1), i64::from(limits.multiprocessors));
@@ -1255,7 +1262,7 @@ impl RowwisePlan {
         self.lag().saturating_add(1).saturating_mul(2)
     }
 
-    /// Returns the totals of a row that a block leaves for its team: room for two, or the four of a layer norm.
+    /// Returns the totals of a row that a block leaves for its team: room for two, or for the three of a layer norm in accesses of two.
     fn totals(&self) -> i64 {
         match self.operands.function {
             RowFunction::Softmax | RowFunction::LogSoftmax | RowFunction::RmsNorm => 2,
@@ -1273,9 +1280,43 @@ impl RowwisePlan {
         4 * self.totals()
     }
 
+    /// Returns the bytes of what the looking warps of a group have found of a row's totals.
+    pub(crate) fn results_bytes(&self) -> i64 {
+        self.team_warps() * self.result_bytes()
+    }
+
     /// Returns the warps of a group that look at the words of the blocks of their team.
     pub(crate) fn team_warps(&self) -> i64 {
         div_up(self.blocks, WARP).min(self.threads / WARP).max(1)
+    }
+
+    /// Returns the first warp of a group that looks at the words: the first of all, or the first of the last ones of a layer norm whose results lag, whose first one
+    /// leaves the totals of its block meanwhile.
+    pub(crate) fn first_looker(&self) -> i64 {
+        if self.lag() > 0 && self.operands.function == RowFunction::LayerNorm {
+            self.threads / WARP - self.team_warps()
+        } else {
+            0
+        }
+    }
+
+    /// Returns the named barriers of a group whose results lag: one at which its threads meet, one where registers hold the row of the next
+    /// results, and one row behind the one at which the first warp waits for the totals of all warps.
+    pub(crate) fn lagging_barriers(&self) -> i64 {
+        1 + i64::from(self.lag() == 1) + i64::from(self.holds_later())
+    }
+
+    /// Whether registers hold a layer norm's row from one turn to the next where results lag: a thread has room for two rows beside what it computes with,
+    /// and a block for the barriers.
+    pub(crate) fn holds_later(&self) -> bool {
+        let row = product([self.accesses, self.vector, self.size()]);
+        let all = REGISTERS / self.threads_of_block().max(1);
+        let barriers = if self.lag() == 1 { 3 } else { 2 };
+        let has_barriers = self.storage.groups().saturating_mul(barriers) <= NAMED_BARRIERS;
+        self.lag() > 0
+            && self.operands.function == RowFunction::LayerNorm
+            && has_barriers
+            && row.saturating_mul(2) <= 4 * (all - LAGGING_REGISTERS)
     }
 
     fn chosen(
@@ -1779,7 +1820,7 @@ impl RowwisePlan {
             fits.then_some((groups, plan.ok()?))
         };
         let usual = || TEAM_GROUPS.into_iter().find_map(with_groups);
-        // A norm has four groups if two such teams have room. Otherwise a layer norm, whose blocks exchange four numbers, has one group in each
+        // A norm has four groups if two such teams have room. Otherwise a layer norm, whose blocks exchange more numbers, has one group in each
         // block of two teams: of 2^20 numbers of `f32` on an H200, 0.594 of a copy, with two groups 0.543, and by one team of 132 blocks with
         // four groups 0.505.
         let of_half = || {
@@ -2659,6 +2700,10 @@ impl RowwisePlan {
                 check.number("number of teams", teams, [1, MOST_CLUSTERS, 1])?;
                 self.check_alternating(check, arch, [groups, slots])?;
                 check.number("number of rows behind", lag, [0, MOST_SLOTS, 1])?;
+                if lag > 0 {
+                    let of = [1, MOST_LAGGING_GROUPS, 1];
+                    check.number("number of groups whose results are rows behind", groups, of)?;
+                }
                 let least = lag.saturating_add(1);
                 let what = "number of slots of a group";
                 check.number(what, slots / groups, [least, MOST_SLOTS, 1])?;
