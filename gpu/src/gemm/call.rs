@@ -482,7 +482,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     /// others.
     ///
     /// Calls that pack nothing keep the bits among those whose A is contiguous along K with one stride of its rows: calls with groups,
-    /// lists, chunks or a [`method`](Gemm::method), and those with [`pack(false)`](Gemm::pack).
+    /// lists, chunks or a [`method`](Gemm::method), and those with [`pack(false)`](Gemm::pack). Convolutions keep them among calls whose
+    /// activations take the same way: an im2col tensor map, a written matrix, or a plain product.
     ///
     /// ```
     /// use colex_gpu::{Device, Gemm};
@@ -1096,6 +1097,11 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         Ok(([m, n, k], behind))
     }
 
+    /// Whether a tensor map takes the second filters of a convolution, which have the layout of the first ones, or there are none.
+    fn maps_second_filters(&self) -> bool {
+        self.b2.as_ref().is_none_or(|b2| b2.bytes().0 % 16 == 0)
+    }
+
     /// Returns the batch of the views, and the strides of A, B and C along its modes.
     ///
     /// # Errors
@@ -1105,7 +1111,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         if let Some(convolution) = &self.convolution {
             // A product that is 0 has no activations.
             let is_multiplied = self.alpha != 0.0 && !self.a.is_empty();
-            let im2col = convolution.im2col(self.method).filter(|_| is_multiplied);
+            let im2col = convolution.im2col(self.method);
+            let im2col = im2col.filter(|_| is_multiplied && self.maps_second_filters());
             let batch = im2col.map(Batch::of_convolution);
             return Ok((batch.unwrap_or_default(), Default::default()));
         }
@@ -1427,6 +1434,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         }
         if let Some(mapped) =
             (self.convolution.as_ref()).and_then(|convolution| convolution.mapped(self.method))
+            && self.maps_second_filters()
         {
             let plain = |matrix| GivenFactor::Plain(Place::Here(matrix));
             let second = self.b2.as_ref().map(|b2| Matrix {
@@ -2365,6 +2373,20 @@ fn plan_of(problem: &GemmProblem, shape: &GemmShape, device: &Device) -> Result<
             lists::choose(shape.operands, device.arch())
         }
         (wish @ (Wish::Fastest | Wish::Whole | Wish::BatchInvariant), None)
+            if let (true, Some(convolution)) = (awaits, convolution) =>
+        {
+            let machine = Machine::of(device.rates());
+            let of = (shape.operands, device.arch());
+            let wish = whole_unless_invariant(wish);
+            of_whole_tiles(convolutions::choose::choose(
+                convolution,
+                wish,
+                problem,
+                of,
+                machine,
+            ))
+        }
+        (wish @ (Wish::Fastest | Wish::Whole | Wish::BatchInvariant), None)
             if shape.batch.chunks().is_some() || awaits =>
         {
             let at = (device.arch(), Machine::of(device.rates()));
@@ -2413,6 +2435,24 @@ fn plan_of(problem: &GemmProblem, shape: &GemmShape, device: &Device) -> Result<
         whole: plan.whole && groups.is_none(),
         ..plan
     })
+}
+
+/// The wish of a convolution whose tiles wait for flags: its kernel divides no tile.
+fn whole_unless_invariant(wish: Wish) -> Wish {
+    match wish {
+        Wish::BatchInvariant => wish,
+        _ => Wish::Whole,
+    }
+}
+
+/// A plan of a convolution without parts of tiles, whose kernel is the one that takes K whole.
+fn of_whole_tiles(plan: GemmPlan) -> GemmPlan {
+    GemmPlan {
+        split: 1,
+        division: Division::SplitK,
+        undivided: 0,
+        ..plan
+    }
 }
 
 /// The problem of the products that the kernel takes, of those of a batch.
@@ -2619,6 +2659,14 @@ fn kernels_of(
     let awaits = (shape.epilogue.as_ref()).is_some_and(|epilogue| epilogue.kernel.awaits);
     let plans: Vec<GemmPlan> = match shape.wish {
         wish @ (Wish::Fastest | Wish::Whole | Wish::BatchInvariant)
+            if awaits && batch.convolution().is_some() =>
+        {
+            let wish = whole_unless_invariant(wish);
+            let all = convolutions::choose::choosable(wish, (operands, device.arch()));
+            all.map(|plan| of_whole_tiles(plan).narrowed(problem))
+                .collect()
+        }
+        wish @ (Wish::Fastest | Wish::Whole | Wish::BatchInvariant)
             if (batch.chunks().is_some() || awaits)
                 && batch.groups().is_none()
                 && !batch.is_listed()
@@ -2634,7 +2682,8 @@ fn kernels_of(
         wish @ (Wish::Fastest | Wish::Whole | Wish::BatchInvariant)
             if batch.convolution().is_some() && !batch.is_listed() && !batch.exceeds_maps() =>
         {
-            convolutions::choose::choosable(wish, (operands, device.arch())).collect()
+            let all = convolutions::choose::choosable(wish, (operands, device.arch()));
+            all.map(|plan| plan.narrowed(problem)).collect()
         }
         wish @ (Wish::Fastest | Wish::Whole | Wish::BatchInvariant)
             if batch.groups().is_none() && !batch.is_listed() && !batch.exceeds_maps() =>

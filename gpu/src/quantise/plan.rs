@@ -525,7 +525,13 @@ impl QuantisePlan {
         let what = "number of turns that shared memory keeps";
         check.number(what, self.kept, [0, most_kept, 1])?;
         let shared = i64::from(Limits::of(arch).shared);
+        // Warps of one block that share a row exchange a number of each thread.
+        let totals = match self.blocks {
+            1 if self.threads > WARP => product([4, self.threads_of_block()]),
+            _ => 0,
+        };
         let kept = self.kept_bytes().saturating_add(RESERVED);
+        let kept = kept.saturating_add(totals);
         check.limit("bytes of shared memory for a row", kept, shared)?;
         match self.access {
             QuantiseAccess::Rows => {}

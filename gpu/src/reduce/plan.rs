@@ -3,6 +3,7 @@
 use core::fmt;
 
 use colex_atom::{Arch, Ty};
+use colex_ir::launch::Limits;
 use colex_tensor::{MAX_EXTENT, TensorKernel};
 
 use super::kernel::{self, PARTS_BYTES};
@@ -286,6 +287,9 @@ const MIN_BLOCKS: i64 = 0;
 
 /// The threads that a multiprocessor holds, and the most blocks of which a kernel may ask it to hold the registers.
 const RESIDENT: i64 = 2048;
+
+/// The bytes of shared memory beside those of the threads' results: the word of the block that comes last, and what aligns them.
+const BESIDE_RESULTS: i64 = 1024;
 const MOST_RESIDENT_BLOCKS: i64 = 32;
 
 /// Whether rows of narrow elements that no vector divides are shifted by default.
@@ -1083,6 +1087,19 @@ impl ReducePlan {
         check.number("number of parts", self.parts, of)?;
         if self.cluster > 1 {
             self.check_cluster(&check)?;
+        }
+        if operands.keeps_inner && self.across > 1 && product([self.across, self.along]) > WARP {
+            // The warps that share results exchange those of each thread, and once more where the last block adds the parts.
+            let times = if self.joins() { 2 } else { 1 };
+            let bytes = i64::from(kernel::slot_ty(self).bits()).max(32) / 8;
+            let bytes = product([times, self.threads(), self.vector, bytes]);
+            let bytes = bytes.saturating_add(BESIDE_RESULTS);
+            let most = i64::from(Limits::of(arch).shared);
+            check.limit(
+                "bytes of shared memory for the results of threads",
+                bytes,
+                most,
+            )?;
         }
         let most = (RESIDENT / self.threads()).min(MOST_RESIDENT_BLOCKS);
         let what = "number of blocks on a multiprocessor";

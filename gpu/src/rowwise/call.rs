@@ -103,8 +103,9 @@ pub fn rms_norm<T: GemmElement>(
 }
 
 /// Computes `(x - mean(x)) / sqrt(variance(x) + epsilon) * weight + bias` of each row. The variance is the mean of the squared
-/// differences from the mean, computed after it. A row with a NaN or an infinity is NaN. A row of equal numbers whose sum `f32` has becomes
-/// the bias, or NaN if epsilon is 0. From elements of 1.8e19 on the squares overflow, as in [`rms_norm`].
+/// differences from the mean, computed after it. A row with a NaN or an infinity is NaN, and so is one whose sum is beyond the largest
+/// number of `f32`. A row of equal numbers becomes the bias, or NaN if epsilon is 0, if `f32` has the sum of any number of them. From elements
+/// of 1.8e19 on the squares overflow, as in [`rms_norm`].
 ///
 /// ```
 /// use colex_gpu::{Device, layer_norm};
@@ -362,7 +363,8 @@ impl<'a, T: GemmElement> Rowwise<'a, T> {
         let columns = columns.into_iter().filter(|columns| *columns > 0);
         // Rows of too many elements are not regarded as one mode. The plan of rows beside each other depends on their number.
         let of_rows = |columns: i64| {
-            if problem.beside().is_some() {
+            // Rows of one element lie one after the other in a tensor without gaps.
+            if columns > 1 && problem.beside().is_some() {
                 return vec![problem.with_columns(columns)];
             }
             let many = (MOST_SHIFTED / columns).saturating_add(1).min(MOST);

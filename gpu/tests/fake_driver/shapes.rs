@@ -13,7 +13,7 @@ use colex_gpu::reduce::top_k::TopK;
 use colex_gpu::reduce::{Reduce, ReduceFunction};
 use colex_gpu::rowwise::{RowFunction, Rowwise};
 use colex_gpu::{Buffer, Device, Element, Error, Gemm, Map, Rotary, View, ViewMut};
-use colex_layout::IntTuple;
+use colex_layout::{IntTuple, Layout};
 use half::bf16;
 
 use super::ahead::{rows, rows_mut};
@@ -403,6 +403,8 @@ fn convolutions<'w>(device: &Device) -> Vec<Entry<'w>> {
         ("a convolution of 3 by 3", [64, 3, 64], 1),
         ("a convolution of 3 by 3 with strides", [64, 3, 32], 2),
         ("a convolution of one tap", [64, 1, 32], 1),
+        // The pixels of the output begin at vectors, and end within one.
+        ("a convolution of 60 filters", [64, 3, 60], 1),
     ];
     convolutions_of(device, &all)
 }
@@ -421,10 +423,13 @@ fn convolutions_of<'w>(device: &Device, of: &[(&'static str, [i64; 3], i64)]) ->
                 let images = shape[0];
                 let (size, padding) = (14, taps / 2);
                 let out = (size + 2 * padding - taps) / stride + 1;
+                let pixel = (k + 7) / 8 * 8;
+                let strides = (out * out * pixel, out * pixel, pixel, 1);
+                let of_y = Layout::new((images, out, out, k), strides).expect("a layout");
                 let call = Convolution::new(
                     &rows(&x, &[images, size, size, c]),
                     &rows(&w, &[k, taps, taps, c]),
-                    &rows_mut(&y, &[images, out, out, k]),
+                    &ViewMut::new(&mut y.clone(), of_y).expect("the output"),
                 );
                 let call = call.stride([stride; 2]).padding([padding; 2]);
                 match ask {

@@ -374,6 +374,51 @@ fn law_drawn_plans_of_reductions_are_right_or_refused() {
     tally.report("reductions");
 }
 
+/// Every plan of a reduction that passes its check is built by every architecture: threads across in several warps
+/// exchange their results through it.
+#[test]
+fn law_plans_of_reductions_that_pass_are_built() {
+    let (mut built, mut refused) = (0, 0);
+    for arch in ARCHS {
+        for (function, ty) in [
+            (ReduceFunction::Sum, Ty::F16),
+            (ReduceFunction::ArgMax, Ty::F16),
+            (ReduceFunction::ArgMax, Ty::F32),
+        ] {
+            let problem = ReduceProblem::new(function, ty, &[4096, 64], &[0]);
+            let problem = problem.expect("a problem");
+            let plan = ReducePlan::fastest(&problem).expect("a plan");
+            for across in (0..=10).map(|power| 1 << power) {
+                for along in [1, 4, 16] {
+                    for (parts, last_adds) in [(1, false), (2, true)] {
+                        let plan = ReducePlan {
+                            vector: plan.operands.vector,
+                            rows: 1,
+                            across,
+                            along,
+                            accesses: 1,
+                            parts,
+                            last_adds,
+                            cluster: 1,
+                            min_blocks: 0,
+                            prefetches: false,
+                            ..plan
+                        };
+                        if plan.check(arch).is_err() {
+                            refused += 1;
+                            continue;
+                        }
+                        let kernel = plan.build(arch).map(drop);
+                        kernel.unwrap_or_else(|why| panic!("{arch}, {plan}: {why}"));
+                        built += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(built > 0 && refused > 0);
+}
+
 #[test]
 fn law_drawn_plans_of_cumulative_sums_are_right_or_refused() {
     let mut r = Random::of(23, "scans");

@@ -1055,6 +1055,54 @@ fn staged_rows_are_those_of_the_plan() {
     }
 }
 
+/// If registers and shared memory of a number of blocks can hold a row together by some division of its chunks, the plan that the library
+/// makes of these blocks is such a one.
+#[test]
+fn law_divided_plans_hold_the_rows_that_a_plan_holds() {
+    let (mut held_by_some, mut cases) = (0, 0);
+    for (ty, step) in [(Ty::F32, 2048), (Ty::Bf16, 4096)] {
+        for columns in (step..=64 * step).step_by(step as usize) {
+            for (threads, beside) in [(1024, 1), (512, 1), (512, 2), (256, 4)] {
+                for blocks in [1, 2, 8] {
+                    let problem = RowwiseProblem::new(RowFunction::Softmax, ty, [1000, columns]);
+                    let made =
+                        RowwisePlan::divided(&problem, Arch::Sm90a, blocks, [threads, beside]);
+                    let like = RowwisePlan::fastest(&problem, Arch::Sm90a).expect("a plan");
+                    let vector = like.operands.vector;
+                    let chunks = columns / (threads * vector * blocks);
+                    let holds = (1..chunks).any(|kept| {
+                        let plan = RowwisePlan {
+                            vector,
+                            threads,
+                            rows: 1,
+                            accesses: 1,
+                            blocks,
+                            storage: RowStorage::Divided {
+                                held: chunks - kept,
+                                kept,
+                                clusters: 1,
+                            },
+                            meets_once: true,
+                            keeps_weights: false,
+                            ..like
+                        };
+                        let is_beside = plan.check(Arch::Sm90a).is_ok() && plan.takes(&problem);
+                        is_beside && beside == 1
+                    });
+                    held_by_some += usize::from(holds);
+                    cases += 1;
+                    assert!(
+                        !holds || made.is_ok(),
+                        "{ty}, {columns} columns, {blocks} blocks of {threads} threads: {made:?}"
+                    );
+                }
+            }
+        }
+    }
+    println!("law rowwise.divided: {cases} cases, {held_by_some} held");
+    assert!(held_by_some > 0);
+}
+
 /// The plan that the library makes for rows of 156 KiB: a block holds one, and two blocks share a multiprocessor.
 #[test]
 fn two_blocks_hold_rows_beside_each_other() {

@@ -40,10 +40,11 @@ pub fn convolution<T: GemmElement, C: GemmElement>(
 
 /// A convolution of views that is being described: activations (N,H,W,C), filters (K,R,S,C), and the output (N,P,Q,K), of any strides.
 ///
-/// It is a product, and [`product`](Convolution::product) returns it: everything that [`Gemm`] has, epilogues among it, convolutions
-/// have too. Filters of one tap at every pixel are a plain product of pixels. Else, on Hopper, 16-bit activations and filters whose
-/// channels are contiguous, with strides of whole 16 bytes, are loaded by im2col tensor maps, and no matrix is written. Others are
-/// written out as a matrix first.
+/// It is a product, and [`product`](Convolution::product) returns it: convolutions have what [`Gemm`] has, epilogues, factors and methods
+/// among it, but neither groups, nor `f32` by three products of tf32, nor autotuning. Filters of one tap at every pixel are a plain product of
+/// pixels. Otherwise, on Hopper, im2col tensor maps load 16-bit activations and filters, and no matrix is written, if their channels are
+/// contiguous, addresses and strides are multiples of 16 bytes, the filter stands at most 8 pixels apart, the padding is at most 128, and
+/// the taps reach over at most 256 pixels. Others are written out as a matrix first.
 ///
 /// ```
 /// use colex_atom::Ty;
@@ -254,7 +255,7 @@ impl<'a, T: GemmElement, C: GemmElement> Convolution<'a, T, C> {
         Ok(problem)
     }
 
-    /// Returns the product that the convolution is, for what [`Gemm`] has: an epilogue, factors, a kernel, autotuning. C of the
+    /// Returns the product that the convolution is, for what [`Gemm`] has: an epilogue, factors, a kernel. C of the
     /// product is (M,N), of M positions `(Q,P,N)` and N filters: so are the tensors of an epilogue.
     ///
     /// # Errors

@@ -180,7 +180,11 @@ impl Im2col {
         [1, 0].map(|d| Taps {
             count: self.problem.taps[d],
             stride: self.problem.stride[d],
-            dilation: self.problem.dilation[d],
+            // One tap has no next one.
+            dilation: match self.problem.taps[d] {
+                1 => 1,
+                _ => self.problem.dilation[d],
+            },
             padding: self.problem.padding[d],
         })
     }

@@ -75,7 +75,11 @@ fn drawn(r: &mut Random) -> ConvolutionProblem {
     let mut problem = ConvolutionProblem::new(1 + r.below(3_i64), [1; 2], channels, filters, taps);
     for (d, of_filter) in taps.into_iter().enumerate() {
         problem.stride[d] = r.one(&[1, 1, 2, 3]);
-        problem.dilation[d] = r.one(&[1, 1, 1, 2, 3]);
+        // A filter with one tap has a dilation that moves nothing, of any size.
+        problem.dilation[d] = match of_filter {
+            1 => r.one(&[1, 2, 300, 65_536]),
+            _ => r.one(&[1, 1, 1, 2, 3]),
+        };
         problem.padding[d] = match r.below(3_u64) {
             0 => [0; 2],
             1 => [of_filter / 2; 2],

@@ -1,10 +1,11 @@
 //! Convolutions: against loops on the host, under several schedules; which kernel takes which; what is refused.
 
-use colex_atom::Arch;
-use colex_gpu::gemm::{Convolution, ConvolutionProblem, Groups};
+use colex_atom::{Arch, Ty};
+use colex_gpu::gemm::{Convolution, ConvolutionProblem, Epilogue, Groups};
 use colex_gpu::kernels::Compute;
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan};
-use colex_gpu::{Device, Error, View, ViewMut};
+use colex_gpu::{Device, Error, Gemm, View, ViewMut};
+use colex_layout::Layout;
 use colex_proof::kernels::gemm::convolution::{check, check_small};
 use colex_proof::soak::draws;
 use colex_sim::{Schedule, SimOptions};
@@ -45,6 +46,16 @@ fn law_convolutions_are_the_loops() {
 
 /// How a call of a convolution with these layouts begins.
 fn said(arch: Arch, layouts: [&str; 3], padding: [i64; 2], method: Option<GemmMethod>) -> String {
+    said_by(arch, layouts, (padding, 1), method)
+}
+
+/// The same of a filter that stands this many pixels apart.
+fn said_by(
+    arch: Arch,
+    layouts: [&str; 3],
+    (padding, stride): ([i64; 2], i64),
+    method: Option<GemmMethod>,
+) -> String {
     let device = Device::simulator(arch);
     let memory = device.zeros::<bf16>(1 << 16).expect("memory");
     let mut out = device.zeros::<bf16>(1 << 16).expect("memory");
@@ -53,7 +64,8 @@ fn said(arch: Arch, layouts: [&str; 3], padding: [i64; 2], method: Option<GemmMe
     let filters = View::new(&memory, filters).expect("a view");
     let y = ViewMut::new(&mut out, y).expect("a view");
     let convolution = Convolution::new(&x, &filters, &y).padding(padding);
-    let product = convolution.product().expect("a convolution");
+    let product = convolution.stride([stride; 2]).product();
+    let product = product.expect("a convolution");
     let product = match method {
         Some(method) => product.method(method),
         None => product,
@@ -79,6 +91,14 @@ fn convolutions_take_the_route_that_their_strides_allow() {
     // Pixels of a part of an image, in which no stride joins the rows.
     let part = "(2,4,4,16):(512,128,16,1)";
     assert_eq!(by([part, one, y], [0, 0]), "Hopper bf16, im2col");
+    // A filter that stands 16 pixels apart, as of patches of an image.
+    let patches = [
+        "(1,32,32,8):(8192,256,8,1)",
+        "(8,16,16,8):(2048,128,8,1)",
+        "(1,2,2,8):(32,16,8,1)",
+    ];
+    let of_stride = |stride| said_by(Arch::Sm90a, patches, ([0, 0], stride), None);
+    assert_eq!(of_stride(16), "write the");
     // Images whose pixels begin at 6 bytes, and channels that are apart.
     let three_channels = ["(2,4,4,3):(48,12,3,1)", "(8,3,3,3):(27,9,3,1)", y];
     assert_eq!(by(three_channels, [1, 1]), "write the");
@@ -129,6 +149,72 @@ fn law_batch_invariant_convolutions_sum_in_one_order() -> Result<(), Error> {
     // The law says something: the fastest plans have several orders.
     assert!(others > 0);
     println!("law convolution.invariant: {cases} cases");
+    Ok(())
+}
+
+/// A convolution whose epilogue waits for flags takes a plan of convolutions: it is prepared, does not exchange A and B, and has the results
+/// of the one that does not wait.
+#[test]
+fn law_convolutions_that_await_flags_are_those_that_do_not() -> Result<(), Error> {
+    let device = Device::simulator(Arch::Sm90a);
+    let sum = Epilogue::new(Ty::F32, |e| {
+        (e.accumulator() + e.tensor("other", Ty::Bf16).to(Ty::F32)).to(Ty::Bf16)
+    })?;
+    let flags = device.upload(&[1_u32, 1])?;
+    let mut swapped = 0;
+    // Images, pixels along H and W, channels, filters, taps; whether the results are compared.
+    for ([n, size, c, k, taps], runs) in [
+        ([1, 9, 1024, 4096, 2], false),
+        ([2, 9, 256, 2048, 2], false),
+        ([1, 6, 16, 24, 3], true),
+        ([3, 5, 72, 40, 2], true),
+    ] {
+        let out = size - taps + 1;
+        let numbers = |count: i64| (0..count).map(|i| bf16::from_f64((i * 37 % 11 - 5) as f64));
+        let numbers = |count: i64| numbers(count).collect::<Vec<_>>();
+        let x = device.upload(&numbers(n * size * size * c))?;
+        let filters = device.upload(&numbers(k * taps * taps * c))?;
+        let other = device.upload(&numbers(n * out * out * k))?;
+        let x = x.view((n, size, size, c))?;
+        let filters = filters.view((k, taps, taps, c))?;
+        let strides = ((k, out * k, out * out * k), 1);
+        let other = View::new(&other, Layout::new(((out, out, n), k), strides)?)?;
+        for invariant in [false, true] {
+            let mut results = Vec::new();
+            for awaits in [false, true] {
+                let mut y = device.zeros::<bf16>((n * out * out * k) as usize)?;
+                let to = y.view_mut((n, out, out, k))?;
+                let product = Convolution::new(&x, &filters, &to).product()?;
+                let mut product = product.epilogue(&sum).tensor("other", &other);
+                if invariant {
+                    product = product.batch_invariant();
+                }
+                let flags = flags.view(2)?;
+                if awaits {
+                    product = product.awaits(&flags);
+                }
+                let call = product.prepare()?;
+                let plan = call.plan().expect("a kernel");
+                assert!(!plan.swap, "{plan}");
+                // What a plain product of these extents does.
+                let of_k = taps * taps * c;
+                let a = device.zeros::<bf16>((n * out * out * of_k) as usize)?;
+                let b = device.zeros::<bf16>((k * of_k) as usize)?;
+                let mut c = device.zeros::<bf16>((n * out * out * k) as usize)?;
+                let (a, b) = (a.view((n * out * out, of_k))?, b.view((k, of_k))?);
+                let plain = Gemm::new(&a, &b, &c.view_mut((n * out * out, k))?).prepare()?;
+                swapped += usize::from(plain.plan().is_some_and(|plan| plan.swap));
+                if runs {
+                    call.run(&device)?;
+                    results.push(y.download()?);
+                }
+            }
+            let same = results.windows(2).all(|pair| pair[0] == pair[1]);
+            assert!(same, "{n} images of {size} by {size}, {c} channels");
+        }
+    }
+    // The law says something: a plain product of these extents exchanges A and B.
+    assert!(swapped > 0);
     Ok(())
 }
 

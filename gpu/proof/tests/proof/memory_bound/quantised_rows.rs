@@ -225,7 +225,11 @@ fn drawn(r: &mut Random, problem: &QuantiseProblem, arch: Arch) -> Result<Quanti
         });
     }
     let blocks = r.one(&[1, 1, 2, 4, 8]);
-    let kept = if vector > 1 { r.one(&[0, 0, 1, 2]) } else { 0 };
+    let kept = if vector > 1 {
+        r.one(&[0, 0, 1, 2, 10, 14, 20])
+    } else {
+        0
+    };
     let held = r.one_in(2);
     let threads = if columns > 1000 {
         128 << r.below(4_u32)
