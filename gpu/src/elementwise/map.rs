@@ -363,7 +363,8 @@ impl<'a> Map<'a> {
     /// The other calls differ from this one in the extents alone: they have the same expression, and addresses of the same alignment. Each
     /// tensor has its modes in the order in memory that they have here. A mode that follows the one inside of it without a gap does so
     /// there too; a mode with a gap keeps its stride, and so does one of several elements with the stride 0. The place in memory of a mode of
-    /// one element with the stride 0 is that of a row-major tensor. A device keeps the last 256 kernels of elementwise calls.
+    /// one element is that of a row-major tensor if its stride says no other: if it is 0, lies among the elements of another mode, or has a
+    /// gap without room for the shape. A device keeps the last 256 kernels of elementwise calls.
     ///
     /// ```
     /// use colex_gpu::elementwise::{Map, MapExpression};

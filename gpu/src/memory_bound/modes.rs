@@ -117,8 +117,9 @@ pub(crate) fn has_elements(extents: &[i64]) -> Result<bool, Error> {
 ///
 /// The modes have the order in memory that they have in this call; of modes with one stride, the last is the innermost. A mode that
 /// follows the one inside of it without a gap does so again. A mode with a gap keeps its stride, and so does one of several elements with the
-/// stride 0. What this call does not say is row-major: the place of a mode of one element with the stride 0, which row-major layouts
-/// have too, and the order of a tensor without elements.
+/// stride 0. What this call does not say is row-major: the order of a tensor without elements, and the place of a mode of one element whose
+/// stride is 0, which row-major layouts have too, or lies among the elements of another mode. The stride of a mode of one element moves
+/// nothing and may be any number. So if the extents have no room, those of all such modes count as 0.
 ///
 /// # Errors
 ///
@@ -149,13 +150,55 @@ fn strides_of(name: &str, own: &Layout, extents: &[i64]) -> Result<Vec<i64>, Err
         return Err(refused(format!("the shape {shape} has another rank")));
     }
     let leaves: Option<Vec<(i64, i64)>> = modes.iter().map(one_leaf).collect();
-    let mut leaves = leaves.ok_or_else(|| refused("each mode must have one stride".to_string()))?;
-    let mut behind = 1;
-    for (extent, stride) in leaves.iter_mut().rev() {
-        if (*extent, *stride) == (1, 0) {
-            *stride = behind;
+    let leaves = leaves.ok_or_else(|| refused("each mode must have one stride".to_string()))?;
+    let mut with_gaps = leaves.clone();
+    for (leaf, mode) in with_gaps.iter_mut().zip(&modes) {
+        if leaf.0 == 1 {
+            leaf.1 = stride_of_one(mode);
         }
-        behind = behind.max(stride.saturating_abs().saturating_mul(*extent));
+    }
+    let found = placed(with_gaps, extents).or_else(|_| placed(leaves, extents));
+    found.map_err(|stride| {
+        let shape = shown(extents);
+        refused(format!(
+            "its stride {stride} has no room for the shape {shape}"
+        ))
+    })
+}
+
+/// The stride of a mode of one element, which coalescing drops: the largest one of its leaves.
+fn stride_of_one(mode: &Layout) -> i64 {
+    let leaves = mode.leaves().iter();
+    let strides = leaves.filter_map(|leaf| Some(leaf.stride.as_int()?.value()));
+    strides
+        .max_by_key(|stride| stride.unsigned_abs())
+        .unwrap_or(0)
+}
+
+/// Whether the stride of a mode says where it lies in memory: behind all elements of each mode inside of it.
+fn says_place(leaves: &[(i64, i64)], at: usize) -> bool {
+    let own = leaves[at].1.unsigned_abs();
+    let mut others = leaves.iter().enumerate();
+    others.all(|(other, (extent, stride))| {
+        let size = stride.unsigned_abs();
+        let is_inside = size < own || (size == own && other > at);
+        *extent == 1 || !is_inside || size.saturating_mul(extent.unsigned_abs()) <= own
+    })
+}
+
+/// The strides of modes with other extents. `leaves` are the extents and strides in this call.
+///
+/// # Errors
+///
+/// Returns the stride of a mode whose gap has no room for the extents.
+fn placed(mut leaves: Vec<(i64, i64)>, extents: &[i64]) -> Result<Vec<i64>, i64> {
+    let mut behind = 1;
+    for at in (0..leaves.len()).rev() {
+        if leaves[at].0 == 1 && (leaves[at].1 == 0 || !says_place(&leaves, at)) {
+            leaves[at].1 = behind;
+        }
+        let (extent, stride) = leaves[at];
+        behind = behind.max(stride.saturating_abs().saturating_mul(extent));
     }
     let mut order: Vec<usize> = (0..leaves.len()).rev().collect();
     order.retain(|at| leaves[*at].1 != 0);
@@ -168,10 +211,7 @@ fn strides_of(name: &str, own: &Layout, extents: &[i64]) -> Result<Vec<i64>, Err
         let size = stride.saturating_abs();
         let other = if size == here { there } else { size };
         if size > here && other < there {
-            let shape = shown(extents);
-            return Err(refused(format!(
-                "its stride {stride} has no room for the shape {shape}"
-            )));
+            return Err(stride);
         }
         strides[at] = other * stride.signum();
         here = size.saturating_mul(extent);
@@ -220,7 +260,7 @@ mod tests {
 
     #[test]
     fn other_extents_keep_the_order_the_gaps_and_the_repetitions() {
-        let cases: [(&str, &[i64], &str); 15] = [
+        let cases: [(&str, &[i64], &str); 29] = [
             ("100:1", &[7], "7:1"),
             ("100:3", &[7], "7:3"),
             ("(4,100):(100,1)", &[2, 7], "(2,7):(7,1)"),
@@ -239,6 +279,30 @@ mod tests {
             ),
             // Columns of a wider matrix, in a batch.
             ("(3,4,10):(256,64,1)", &[5, 6, 20], "(5,6,20):(384,64,1)"),
+            // One row of a wider matrix, and one of many that lie apart.
+            ("(1,64):(128,1)", &[100, 64], "(100,64):(128,1)"),
+            ("(1,64):(128,1)", &[2, 3], "(2,3):(128,1)"),
+            ("(1,64):(-128,1)", &[2, 3], "(2,3):(-128,1)"),
+            ("((1,1),64):((0,128),1)", &[100, 64], "(100,64):(128,1)"),
+            ("1:128", &[5], "5:128"),
+            // One row without a gap, and one of a column-major matrix.
+            ("(1,64):(64,1)", &[100, 32], "(100,32):(32,1)"),
+            ("(64,1):(1,64)", &[32, 100], "(32,100):(1,32)"),
+            // A part of the columns of a batch of one row each.
+            ("(3,1,64):(128,128,1)", &[5, 7, 64], "(5,7,64):(896,128,1)"),
+            // One head within the sequence, whose stride is that of the sequence.
+            (
+                "(1,1,2,8):(16,8,8,1)",
+                &[3, 4, 5, 8],
+                "(3,4,5,8):(160,40,8,1)",
+            ),
+            // Strides of one element that lie among the elements of another mode say nothing.
+            ("(64,1):(1,32)", &[5, 7], "(5,7):(7,1)"),
+            ("(1,64):(3,1)", &[5, 7], "(5,7):(7,1)"),
+            // Those without room say nothing either.
+            ("(2,1,8):(8,999,1)", &[2, 3, 8], "(2,3,8):(8,999,1)"),
+            ("(2,1,8):(8,999,1)", &[200, 3, 8], "(200,3,8):(24,8,1)"),
+            ("(1,64):(128,1)", &[100, 200], "(100,200):(200,1)"),
             (
                 "(4,100):(128,1)",
                 &[2, 200],

@@ -98,8 +98,10 @@ fn maps<'w>(device: &Device) -> Vec<Entry<'w>> {
         m.output("y", (x + at).to(Ty::Bf16));
     });
     let row = row.expect("a map");
+    let relu: MapExpression = "(x: tensor f32) -> y { max(x, 0) }".parse().expect("a map");
     let here = y.clone();
     let (from, to) = (x.clone(), y.clone());
+    let (gapped, out_of_gaps) = (x.clone(), y.clone());
     vec![
         Entry {
             name: "a map with a bias of the columns",
@@ -128,6 +130,21 @@ fn maps<'w>(device: &Device) -> Vec<Entry<'w>> {
             ask: Box::new(move |shape, ask| {
                 let here = rows_mut(&here, shape);
                 answer!(Map::new(&twice).input("x", &here).output("y", &here), ask)
+            }),
+        },
+        Entry {
+            name: "a map of rows with gaps, loaded by one row",
+            own: vec![1, 64],
+            shapes: shapes(&[[1, 1], [1, 1000], [3, 1000], [100, 64], [33, 999]]),
+            other: None,
+            ask: Box::new(move |shape, ask| {
+                let [m, n] = shape[..] else {
+                    panic!("a matrix")
+                };
+                let layout = format!("({m},{n}):(1024,1)");
+                let x = view(&gapped, &layout);
+                let y = view_mut(&out_of_gaps, &layout);
+                answer!(Map::new(&relu).input("x", &x).output("y", &y), ask)
             }),
         },
         Entry {
@@ -704,6 +721,7 @@ fn load_plans_of_every_call_refuse_shapes() {
     assert_eq!(
         said(name, "whole", act),
         "x has the layout (2,64):(64,_1), and cannot have another shape: the shape 5 has another rank; \
+         x has the layout (1,64):(1024,1), and cannot have another shape: the shape 5 has another rank; \
          x has the layout (2,64):(1,2), and cannot have another shape: the shape 5 has another rank; \
          the source has the layout (2,64):(64,_1), and cannot have another shape: the shape 5 has another rank; \
          the source has the layout (8,8):(8,_1), and cannot have another shape: the shape 5 has another rank; \
