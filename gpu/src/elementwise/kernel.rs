@@ -82,8 +82,9 @@ fn declare(k: &mut Builder, operand: &ElementwiseOperand, rank: usize) -> Result
             let register = k.scalar_argument(&what, scalar_type(Ty::S32));
             Expr::register(register, Ty::S32)
         };
-        let mut all = vec![number(format!("{name}_first"))];
-        all.extend((0..rank).map(|i| number(format!("{name}_step_{i}"))));
+        // No other input or output has such a name.
+        let mut all = vec![number(format!("{name}_stride_first"))];
+        all.extend((0..rank).map(|i| number(format!("{name}_stride_{i}"))));
         return Ok(Parameter::Numbers(all));
     }
     // Values for reports, whose product has 63 bits.

@@ -1,7 +1,8 @@
 //! Elementwise kernels of the library against the host.
 
 use colex_atom::{Arch, Ty};
-use colex_gpu::elementwise::{ElementwisePlan, Map, MapExpression, Pairing, Rotary};
+use colex_gpu::elementwise::{ElementwisePlan, Gather, Map, MapExpression, Pairing, Rotary};
+use colex_gpu::gemm::Epilogue;
 use colex_gpu::kernels::GemmElement;
 use colex_gpu::quantise::{Quantise, QuantisePlan, TensorScalePlan};
 use colex_gpu::sim::{Schedule, SimOptions};
@@ -288,6 +289,75 @@ fn refused_maps_say_what_would_be_right() {
             "map: it has no output: `m.output(\"y\", ..)` adds one",
         ]
     );
+}
+
+/// A name of an input or output that is accepted is that of a kernel's parameters, and the text of an expression with it is that of an equal
+/// expression. Others are refused, not the kernel.
+#[test]
+fn law_names_that_are_taken_are_those_of_a_kernel() {
+    let device = Device::simulator(Arch::Sm80);
+    let (x, other) = (device.zeros::<f32>(12), device.zeros::<f32>(12));
+    let (x, other) = (x.expect("memory"), other.expect("memory"));
+    let [x, other] = [&x, &other].map(|of| view(of, "(3,4):(4,1)"));
+    let mut y = device.zeros::<f32>(12).expect("memory");
+    let y = view_mut(&mut y, "(3,4):(4,1)");
+    let names = "_ __ _a WARP_SZ warp_sz dynamic_shared elementwise inf nan NaN true false t t0 x7 x07 row_first row_step_0 row_stride \
+                 row_stride_first row_stride_0 row_extent_0 row_low x_first x_step_1 x_extent x_stride in_first add fma cvt select \
+                 max f32 b32 reg param ld tid ntid ctaid laneid clock pc PI p0 r1 rd2 f3 LBB0_1 acc C C_0 list_0 entry global shared";
+    let (mut taken, mut refused, mut cases) = (Vec::new(), Vec::new(), 0);
+    for name in names.split_whitespace() {
+        let mut accepted = [0, 0];
+        for (kind, text) in [
+            (
+                "scalar",
+                "(row: coordinate 0, IT: scalar f32, x: tensor f32) -> y { fma(x, IT, cvt.rn.f32(row)) }",
+            ),
+            (
+                "tensor",
+                "(row: coordinate 1, IT: tensor f32, x: tensor f32) -> y { fma(x, IT, cvt.rn.f32(row)) }",
+            ),
+            (
+                "coordinate",
+                "(IT: coordinate 0, row: coordinate 1, x: tensor f32) -> y { fma(x, cvt.rn.f32(IT), cvt.rn.f32(row)) }",
+            ),
+            (
+                "output",
+                "(row: coordinate 0, in: scalar f32, x: tensor f32) -> IT { fma(x, in, add(cvt.rn.f32(row), NaN)) }",
+            ),
+        ] {
+            let map: Result<MapExpression, Error> = text.replace("IT", name).parse();
+            accepted[usize::from(map.is_err())] += 1;
+            let Ok(map) = map else {
+                continue;
+            };
+            assert_eq!(map.to_string().parse(), Ok(map.clone()), "{name}");
+            let call = Map::new(&map).input("x", &x);
+            let call = match kind {
+                "scalar" => call.scalar(name, 1.0).output("y", &y),
+                "tensor" => call.input(name, &other).output("y", &y),
+                "coordinate" => call.output("y", &y),
+                _ => call.scalar("in", 1.0).output(name, &y),
+            };
+            let run = call.run();
+            run.unwrap_or_else(|error| panic!("{name} as a {kind}: {error}"));
+            cases += 1;
+        }
+        // The names of an epilogue's inputs are parameters too.
+        let epilogue = format!("(acc: f32, {name}: scalar f32) -> C {{ mul(acc, {name}) }}");
+        if accepted[0] == 0 {
+            assert!(epilogue.parse::<Epilogue>().is_err(), "{name}");
+        }
+        match accepted {
+            [_, 0] => taken.push(name),
+            [0, _] => refused.push(name),
+            _ => panic!("{name}: {accepted:?}"),
+        }
+    }
+    assert_eq!(
+        refused.join(" "),
+        "_ WARP_SZ dynamic_shared inf NaN true false t0 x7 x07 row_stride_first row_stride_0 row_extent_0"
+    );
+    println!("law maps.names: {cases} cases of {} names", taken.len());
 }
 
 /// The kernels of tensors that no memory holds are loaded ahead, where rows lie apart, too.

@@ -680,6 +680,17 @@ fn refuse<T>(why: String) -> Result<T, Error> {
     Err(ErrorKind::Epilogue { why }.into())
 }
 
+/// The names that have a meaning in the text of a formula, and those that no parameter of a kernel has.
+const TAKEN: [&str; 7] = [
+    "inf",
+    "NaN",
+    "true",
+    "false",
+    "_",
+    "WARP_SZ",
+    "dynamic_shared",
+];
+
 /// Why a name is none of an input or output of formulas, if it is not.
 pub(crate) fn name_refusal(name: &str, reserved: &[&str], what: &str) -> Option<String> {
     let begins = |c: char| c.is_ascii_alphabetic() || c == '_';
@@ -693,7 +704,7 @@ pub(crate) fn name_refusal(name: &str, reserved: &[&str], what: &str) -> Option<
     }
     let temporary = name.strip_prefix(['t', 'x']);
     let is_step = temporary.is_some_and(|n| !n.is_empty() && n.parse::<u64>().is_ok());
-    let is_reserved = reserved.contains(&name) || ["inf", "true", "false"].contains(&name);
+    let is_reserved = reserved.contains(&name) || TAKEN.contains(&name);
     (is_reserved || is_step)
         .then(|| format!("`{name}` has a meaning in every {what}: take another name"))
 }
