@@ -18,7 +18,7 @@ use colex_sim::Report;
 use colex_tensor::TensorKernel;
 use smallvec::SmallVec;
 
-/// The capacity of each cache: calls, shapes and kernels.
+/// How many of the last calls, shapes and kernels each cache has.
 const CALLS: usize = 1024;
 const SHAPES: usize = 512;
 const KERNELS: usize = 256;

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use crate::calls::Call;
 use crate::error::Error;
 
-/// The calls of one kind that a device keeps.
+/// The last calls of one type of plans that a device keeps.
 const RECENT: usize = 256;
 
 /// What a call computes. Kinds with one type of plans share the recent calls of a device.

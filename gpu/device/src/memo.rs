@@ -9,8 +9,9 @@ use crate::function::LoadedKernel;
 use colex_ir::Kernel;
 
 /// A bounded cache of values by key. A lookup takes a lock that readers share. A missing value is made by the first
-/// caller that asks for it; other callers that ask for it wait, and callers that ask for other values go on. Beyond
-/// `most` values, the least recently used quarter is dropped; callers that hold one of them keep it.
+/// caller that asks for it; other callers that ask for it wait, and callers that ask for other values go on. The last
+/// `most` values that were used are there, and up to a quarter more: then all but those `most` are dropped at once, since
+/// they are found by looking at all of them. Callers that hold one of them keep it.
 #[derive(Debug)]
 pub struct Memo<K, V> {
     places: RwLock<HashMap<K, Place<V>, BuildHasherDefault<Mixer>>>,
@@ -70,7 +71,7 @@ impl Hasher for Mixer {
 }
 
 impl<K: Hash + Eq + Clone, V> Memo<K, V> {
-    /// Builds an empty cache of at most `most` values. With none, every call makes its value.
+    /// Builds an empty cache of the last `most` values. With none, every call makes its value.
     pub fn new(most: usize) -> Memo<K, V> {
         Memo {
             places: RwLock::default(),
@@ -140,11 +141,11 @@ impl<K: Hash + Eq + Clone, V> Memo<K, V> {
             return Arc::clone(&place.value);
         }
         let mut dropped = Vec::new();
-        if places.len() >= self.most {
+        if places.len() >= self.most + (self.most / 4).max(1) {
             let mut times: Vec<u64> = places.values().map(Place::time).collect();
             times.sort_unstable();
-            let until = times[(times.len() - 1) / 4];
-            dropped.extend(places.extract_if(|_, place| place.time() <= until));
+            let first = times[times.len() - self.most];
+            dropped.extend(places.extract_if(|_, place| place.time() < first));
         }
         let place = Place {
             used: AtomicU64::new(self.now()),
@@ -369,20 +370,49 @@ mod tests {
             });
             assert_eq!(*value.unwrap(), 10 * key);
         };
-        for key in 0..8 {
+        for key in 0..10 {
             ask(key);
         }
         // 0 is the one used last, and 1 and 2 go.
         ask(0);
-        ask(8);
-        assert_eq!(made.load(Ordering::Relaxed), 9);
-        let there: Vec<usize> = (0..9).filter(|key| kept.get(key).is_some()).collect();
-        assert_eq!(there, [0, 3, 4, 5, 6, 7, 8]);
+        ask(10);
+        assert_eq!(made.load(Ordering::Relaxed), 11);
+        let there: Vec<usize> = (0..11).filter(|key| kept.get(key).is_some()).collect();
+        assert_eq!(there, [0, 3, 4, 5, 6, 7, 8, 9, 10]);
         kept.clear();
-        assert!((0..9).all(|key| kept.get(&key).is_none()));
+        assert!((0..11).all(|key| kept.get(&key).is_none()));
     }
 
-    /// Caches of all small sizes give every value and keep no more than their size.
+    /// After any uses, the last values are there, as many as a cache is built for.
+    #[test]
+    fn law_the_last_values_are_there() {
+        let mut cases = 0;
+        for most in [1, 2, 3, 4, 7, 8, 32] {
+            let kept = Memo::new(most);
+            // The keys from the one that was used last on.
+            let mut used: Vec<u64> = Vec::new();
+            let mut drawn = 1_u64;
+            for at in 0..1000 {
+                drawn = drawn.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(at);
+                let key = (drawn >> 40) % (3 * most as u64);
+                let value = kept.get_or_make(&key, || Ok::<_, Infallible>(3 * key));
+                assert_eq!(*value.unwrap(), 3 * key);
+                used.retain(|other| *other != key);
+                used.insert(0, key);
+                let places = kept.places.read().unwrap();
+                for key in used.iter().take(most) {
+                    let is_made = places
+                        .get(key)
+                        .map(|place| place.value.made.get().is_some());
+                    assert_eq!(is_made, Some(true), "{key} of the last {most}, use {at}");
+                    cases += 1;
+                }
+            }
+        }
+        println!("law the_last_values_are_there: {cases} cases");
+    }
+
+    /// Caches of all small sizes give every value and keep no more than a quarter beyond their size.
     #[test]
     fn law_a_cache_keeps_at_most_its_size() {
         let mut cases = 0;
@@ -395,7 +425,8 @@ mod tests {
                         .unwrap(),
                     3 * key
                 );
-                assert!(kept.places.read().unwrap().len() <= most);
+                let beyond = if most > 0 { (most / 4).max(1) } else { 0 };
+                assert!(kept.places.read().unwrap().len() <= most + beyond);
                 assert_eq!(kept.get(&key).is_some(), most > 0);
                 cases += 1;
             }
