@@ -64,7 +64,7 @@ enum Positions {
 /// one fused operation, and the result is rounded to the type.
 ///
 /// The angle of pair `j` is `p base^(-2j/d)`, computed in f32 with the base 10000; [`tables`](Rotary::tables) gives cosines and
-/// sines instead. Of up to 1024 features and a base of up to 10^6, the relative error of an angle is below 2^-21: half of that is the one
+/// sines instead. Of up to 1024 features and a base of 1 to 10^6, the relative error of an angle is below 2^-21: half of that is the one
 /// of the approximate instruction for `2^x`. So the angle may be off by 5 10^-3 at position 10^4, and by 5 10^-2 at 10^5; tables may be
 /// more exact. From 2^24 on, f32 does not tell
 /// positions apart: an offset beyond is refused, and features at such a position that the device has become NaN.
@@ -248,7 +248,7 @@ impl<'a> Rotary<'a> {
         }
     }
 
-    /// Sets the base of the angles.
+    /// Sets the base of the angles, a number from 1 on.
     pub fn base(self, base: f32) -> Self {
         Rotary {
             angles: Angles::Base(base),
@@ -399,7 +399,7 @@ impl<'a> Rotary<'a> {
     /// # Errors
     ///
     /// Returns an error if types, shapes or devices differ; if the number of turned features is odd, or above that of `x`; if a
-    /// table has too few positions for an offset; if the base is not above 0; or if `y` has one element at several coordinates, or
+    /// table has too few positions for an offset; if the base is below 1 or infinite; or if `y` has one element at several coordinates, or
     /// overlaps another view than an `x` that lies exactly there. Returns the device's error if the launch fails.
     pub fn run(&self) -> Result<(), Error> {
         let Rotary { x, y, ty, .. } = self;
@@ -713,8 +713,9 @@ impl Turn<'_, '_> {
         sequence: i64,
         features: i64,
     ) -> Result<MapExpression, Error> {
-        if !(base > 0.0 && base.is_finite()) {
-            return refuse(format!("the base is {base}: it must be a number above 0"));
+        // A smaller base would turn a pair faster than its position counts, by angles that f32 does not tell apart.
+        if !(base >= 1.0 && base.is_finite()) {
+            return refuse(format!("the base is {base}: it must be a number from 1 on"));
         }
         let at = self.operands.len();
         match (positions, &self.call.positions) {

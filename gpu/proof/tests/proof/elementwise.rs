@@ -488,7 +488,10 @@ fn refused_rotary_embeddings_say_what_would_be_right() {
     let call = Rotary::new(Pairing::Halves, &x, &y);
     found.push(sentence(call.clone().features(3).run()));
     found.push(sentence(call.clone().features(10).run()));
-    found.push(sentence(call.clone().base(0.0).run()));
+    for base in [0.0, 0.5, f32::NAN, f32::INFINITY] {
+        found.push(sentence(call.clone().base(base).run()));
+    }
+    found.push(sentence(call.clone().base(1.0).run()));
     found.push(sentence(call.clone().offset(-1).run()));
     found.push(sentence(call.clone().offset(i64::MAX).run()));
     found.push(sentence(call.clone().offset((1 << 24) - 4).run()));
@@ -517,7 +520,11 @@ fn refused_rotary_embeddings_say_what_would_be_right() {
             "rotary embedding: x has the shape () and y (): both must be (batch, head, sequence, feature)",
             "rotary embedding: 3 features are turned: it must be an even number from 2 to 8, the features of x",
             "rotary embedding: 10 features are turned: it must be an even number from 2 to 8, the features of x",
-            "rotary embedding: the base is 0: it must be a number above 0",
+            "rotary embedding: the base is 0: it must be a number from 1 on",
+            "rotary embedding: the base is 0.5: it must be a number from 1 on",
+            "rotary embedding: the base is NaN: it must be a number from 1 on",
+            "rotary embedding: the base is inf: it must be a number from 1 on",
+            "nothing is refused",
             "rotary embedding: the positions are 5 from -1 on: with a base they must lie from 0 to 16777216, and tables may have others",
             "rotary embedding: the positions are 5 from 9223372036854775807 on: with a base they must lie from 0 to 16777216, and \
              tables may have others",

@@ -509,7 +509,7 @@ fn turned<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, Stri
         r.one(&[0, 0, 8000, 131_000, 1_000_000])
     };
     let offset = far + r.below(10_i64);
-    let base = r.one(&[500.0_f32, 10_000.0, 1e6]);
+    let base = r.one(&[1.0_f32, 500.0, 10_000.0, 1e6]);
     let what = format!(
         "{pairing} of {} {shape:?}, {turned} turned, positions {has_positions}, tables {has_tables}, in place {in_place}",
         T::NAME
