@@ -121,7 +121,7 @@ impl Nest {
         extents.fold(1, i64::saturating_mul)
     }
 
-    /// Returns the number of distinct elements of a tensor.
+    /// Returns the number of coordinates along the loops that move a tensor: its distinct elements, unless they overlap.
     pub fn distinct(&self, tensor: usize) -> i64 {
         let loops = self.loops.iter().filter(|step| step.strides[tensor] != 0);
         loops.fold(1, |all, step| all.saturating_mul(step.extent))

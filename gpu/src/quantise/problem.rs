@@ -150,9 +150,12 @@ impl QuantiseProblem {
 
     /// Returns the bytes that any kernel moves: each number and each quantised number once, and the scales.
     pub fn compulsory_bytes(&self) -> i64 {
-        let of_column = i64::from(self.from.bits()) / 8 + 1;
-        let of_row = self.columns.saturating_mul(of_column) + 4;
-        self.rows().saturating_mul(of_row)
+        // A number that is repeated along a mode is read once.
+        let columns = if self.steps[0] == 0 { 1 } else { self.columns };
+        let numbers = self.rows.distinct(0).saturating_mul(columns);
+        let read = numbers.saturating_mul(i64::from(self.from.bits()) / 8);
+        let of_row = self.columns.saturating_add(4);
+        read.saturating_add(self.rows().saturating_mul(of_row))
     }
 
     /// Returns what a kernel knows of the tensors.

@@ -469,7 +469,13 @@ impl ReduceProblem {
         let bytes = |ty: Ty| i64::from(ty.bits()) / 8;
         let values = self.values.map_or(0, bytes);
         let of_result = bytes(self.result).saturating_add(values);
-        let elements = self.results().saturating_mul(self.count);
+        let elements = match self.count {
+            0 => 0,
+            _ => {
+                let modes = self.outer.iter().chain(&self.reduced);
+                distinct(modes.chain([&self.inner]))
+            }
+        };
         let read = elements.saturating_mul(bytes(self.ty));
         read.saturating_add(self.results().saturating_mul(of_result))
     }
@@ -643,6 +649,12 @@ pub(crate) fn size(modes: &[ReduceMode]) -> i64 {
     modes
         .iter()
         .fold(1, |all, mode| all.saturating_mul(mode.extent))
+}
+
+/// The number of coordinates along the modes that move a tensor: its distinct elements, unless they overlap.
+pub(crate) fn distinct<'m>(modes: impl IntoIterator<Item = &'m ReduceMode>) -> i64 {
+    let modes = modes.into_iter().filter(|mode| mode.stride != 0);
+    modes.fold(1, |all, mode| all.saturating_mul(mode.extent))
 }
 
 /// The extent of an outer mode in a problem whose numbers serve the reports: those of two kinds of 16 modes each, and of an inner

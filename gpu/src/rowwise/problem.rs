@@ -479,14 +479,14 @@ impl RowwiseProblem {
     /// assert_eq!(problem.compulsory_bytes(), 2 * 2 * 100 * 1000);
     /// ```
     pub fn compulsory_bytes(&self) -> i64 {
-        let of = |tensor: &RowTensor| {
-            if tensor.is_of_columns() {
-                self.columns
-            } else {
-                self.rows().saturating_mul(self.columns)
-            }
+        // One that is repeated along a mode counts once, as the weights do along all rows.
+        let of = |strides: &Strides| {
+            let modes = self.rows.iter().zip(&strides.rows);
+            let modes = modes.chain([(&self.columns, &strides.column)]);
+            let moving = modes.filter(|(_, stride)| **stride != 0);
+            moving.fold(1, |all: i64, (extent, _)| all.saturating_mul(*extent))
         };
-        let elements = self.tensors.iter().map(|(tensor, _)| of(tensor));
+        let elements = self.tensors.iter().map(|(_, strides)| of(strides));
         let elements = elements.fold(0, i64::saturating_add);
         elements.saturating_mul(i64::from(self.ty.bits()) / 8)
     }

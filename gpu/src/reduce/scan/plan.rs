@@ -180,7 +180,8 @@ impl ScanPlan {
             return must;
         }
         let totals = self.workspace(problem).saturating_mul(2);
-        must.saturating_add(must / 2).saturating_add(totals)
+        must.saturating_add(problem.read_bytes())
+            .saturating_add(totals)
     }
 
     /// Says in sentences how the plan divides a problem.

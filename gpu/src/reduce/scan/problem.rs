@@ -8,7 +8,7 @@ use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
 use crate::error::{Error, ErrorKind, ReduceError};
 use crate::memory_bound::plan::WIDEST;
 use crate::reduce::problem::{
-    MOST, ReduceMode, TYPES, check_sizes, extent_for_reports, joined, size, widest,
+    MOST, ReduceMode, TYPES, check_sizes, distinct, extent_for_reports, joined, size, widest,
 };
 
 /// What a kernel knows of its tensors: all but their extents, strides and addresses.
@@ -167,10 +167,17 @@ impl ScanProblem {
         size(&self.outer).saturating_mul(self.inner.extent)
     }
 
-    /// Returns the bytes that any kernel moves: each element is read once and written once.
+    /// Returns the bytes that any kernel moves: each element is read once, and each sum written once.
     pub fn compulsory_bytes(&self) -> i64 {
-        let elements = self.sums().saturating_mul(self.along.extent);
-        elements.saturating_mul(2 * i64::from(self.ty.bits()) / 8)
+        let sums = self.sums().saturating_mul(self.along.extent);
+        let written = sums.saturating_mul(i64::from(self.ty.bits()) / 8);
+        self.read_bytes().saturating_add(written)
+    }
+
+    /// The bytes of the elements: one that is repeated along a mode counts once.
+    pub(crate) fn read_bytes(&self) -> i64 {
+        let modes = self.outer.iter().chain([&self.along, &self.inner]);
+        distinct(modes).saturating_mul(i64::from(self.ty.bits()) / 8)
     }
 
     /// The mode that runs fastest.

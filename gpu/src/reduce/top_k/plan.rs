@@ -201,10 +201,8 @@ impl TopKPlan {
     /// ```
     pub fn bytes(&self, problem: &TopKProblem) -> i64 {
         let element = i64::from(problem.ty.bits()) / 8;
-        let rows = problem.selections();
-        let one = |of: i64| rows.saturating_mul(of);
-        let read = one(problem.along.extent.saturating_mul(element));
-        let again = one(problem.k * element);
+        let read = problem.read_bytes();
+        let again = (problem.selections()).saturating_mul(problem.k * element);
         let reads = |plan: &TopKPlan| {
             if plan.held {
                 1

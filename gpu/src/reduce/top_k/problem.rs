@@ -8,7 +8,7 @@ use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
 use crate::error::{Error, ErrorKind, ReduceError};
 use crate::memory_bound::plan::WIDEST;
 use crate::reduce::problem::{
-    MOST, ReduceMode, TYPES, check_sizes, extent_for_reports, joined, size, widest,
+    MOST, ReduceMode, TYPES, check_sizes, distinct, extent_for_reports, joined, size, widest,
 };
 
 /// The most elements that a call selects along the mode.
@@ -168,10 +168,15 @@ impl TopKProblem {
     /// Returns the bytes that any kernel moves: each element is read once, and each result written once.
     pub fn compulsory_bytes(&self) -> i64 {
         let bytes = |ty: Ty| i64::from(ty.bits()) / 8;
-        let read = self.along.extent.saturating_mul(bytes(self.ty));
-        let written = (bytes(self.ty) + bytes(self.index)).saturating_mul(self.k);
-        self.selections()
-            .saturating_mul(read.saturating_add(written))
+        let of_one = (bytes(self.ty) + bytes(self.index)).saturating_mul(self.k);
+        let written = self.selections().saturating_mul(of_one);
+        self.read_bytes().saturating_add(written)
+    }
+
+    /// The bytes of the elements: one that is repeated along a mode counts once.
+    pub(crate) fn read_bytes(&self) -> i64 {
+        let modes = self.outer.iter().chain([&self.along]);
+        distinct(modes).saturating_mul(i64::from(self.ty.bits()) / 8)
     }
 
     /// Returns what a kernel knows of the tensors.

@@ -1,6 +1,6 @@
 //! The traffic that plans count: that of the simulator, and at most a factor of the bytes that must be moved.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use colex_atom::{Arch, Ty};
 use colex_gpu::elementwise::{Gather, Map, MapExpression, Pairing, Rotary};
@@ -488,4 +488,109 @@ fn of_calls<T: GemmElement>(device: &Device, r: &mut Random, factors: &mut Facto
             factors.takes("quantisation of tensors", 1.81, bytes, &what);
         }
     }
+}
+
+/// A layout of modes in any order, with gaps, and of an input with elements that are repeated along modes.
+fn strided(r: &mut Random, extents: &[i64], is_input: bool) -> Layout {
+    let mut strides = vec![0; extents.len()];
+    let mut next = r.one(&[1, 1, 2]);
+    for mode in r.permutation(extents.len()) {
+        if !(is_input && r.one_in(3)) {
+            strides[mode] = next;
+            next = next * extents[mode] + r.one(&[0, 0, 3]);
+        }
+    }
+    let numbers = |all: &[i64]| {
+        let all: Vec<String> = all.iter().map(i64::to_string).collect();
+        format!("({})", all.join(","))
+    };
+    let text = format!("{}:{}", numbers(extents), numbers(&strides));
+    text.parse().expect("a layout")
+}
+
+/// Inputs whose elements are repeated along modes: every problem counts each element of its tensors once.
+#[test]
+fn law_compulsory_bytes_are_those_of_the_distinct_elements() {
+    const MOST: usize = 1 << 12;
+    let mut r = Random::of(7, "distinct elements");
+    let device = simulator(Arch::Sm80, 6);
+    let x = device.zeros::<f32>(MOST).expect("memory");
+    let weights = device.zeros::<f32>(MOST).expect("memory");
+    let mut written = device.zeros::<f32>(MOST).expect("memory");
+    let mut second = device.zeros::<i32>(MOST).expect("memory");
+    let mut q = device.zeros::<i8>(MOST).expect("memory");
+    let relu: MapExpression = "(x: tensor f32) -> y { max(x, 0) }".parse().expect("a map");
+    let (mut cases, mut repeated) = (0, 0);
+    for round in 0..400 {
+        let extents: Vec<i64> = (0..3).map(|_| 1 + r.below(6_i64)).collect();
+        let mode = r.below(3_usize);
+        let of_x = strided(&mut r, &extents, true);
+        let of_y = strided(&mut r, &extents, false);
+        let distinct: HashSet<i64> = of_x.offsets().expect("offsets").collect();
+        let (read, count) = (4 * distinct.len() as i64, of_x.size());
+        repeated += usize::from(read < 4 * count);
+        let from = View::new(&x, &of_x).expect("a view");
+        let mut takes = |what: &str, found: i64, wanted: i64| {
+            assert_eq!(found, wanted, "{what} of {of_x} along {mode}");
+            cases += 1;
+        };
+        {
+            let to = ViewMut::new(&mut written, &of_y).expect("a view");
+            let scan = Scan::new(&from, mode, &to).problem();
+            let scan = scan.expect("a problem").expect("elements");
+            takes("scan", scan.compulsory_bytes(), read + 4 * count);
+            let plan = ScanPlan::fastest(&scan);
+            assert!(plan.bytes(&scan) >= scan.compulsory_bytes());
+            let map = Map::new(&relu).input("x", &from).output("y", &to);
+            let map = map.problem().expect("a problem").expect("elements");
+            takes("map", map.compulsory_bytes(), read + 4 * count);
+            let of_weights = strided(&mut r, &extents[2..], true);
+            let weight = View::new(&weights, &of_weights).expect("a view");
+            let own: HashSet<i64> = of_weights.offsets().expect("offsets").collect();
+            let rows = Rowwise::new(RowFunction::RmsNorm, &from, &to).weight(&weight);
+            let rows = rows.problem().expect("a problem").expect("rows");
+            let wanted = read + 4 * count + 4 * own.len() as i64;
+            takes("norm", rows.compulsory_bytes(), wanted);
+        }
+        let kept: Vec<i64> = (0..3)
+            .filter(|at| *at != mode)
+            .map(|at| extents[at])
+            .collect();
+        let results: i64 = kept.iter().product();
+        {
+            let of_results = strided(&mut r, &kept, false);
+            let to = ViewMut::new(&mut written, &of_results).expect("a view");
+            let sum = Reduce::new(ReduceFunction::Sum, &from, &[mode], &to).problem();
+            let sum = sum.expect("a problem").expect("elements");
+            takes("sum", sum.compulsory_bytes(), read + 4 * results);
+        }
+        {
+            let k = 1 + r.below(extents[mode]);
+            let mut selected = extents.clone();
+            selected[mode] = k;
+            let values = strided(&mut r, &selected, false);
+            let values = ViewMut::new(&mut written, &values).expect("a view");
+            let indices = ViewMut::row_major(&mut second, (selected[0], selected[1], selected[2]));
+            let top = TopK::new(&from, mode, &values, &indices.expect("a view")).problem();
+            let top = top.expect("a problem").expect("elements");
+            takes("top-k", top.compulsory_bytes(), read + 8 * k * results);
+            let plan = TopKPlan::fastest(&top);
+            assert!(plan.bytes(&top) >= top.compulsory_bytes());
+        }
+        if round < 60 {
+            let to = ViewMut::new(&mut q, &of_y).expect("a view");
+            let scales = ViewMut::row_major(&mut written, (extents[0], extents[1]));
+            let call = Quantise::new(Ty::S8, &from, &to).rows(&scales.expect("a view"));
+            let call = call.prepare().expect("a call");
+            let problem = call.problem().expect("rows");
+            let rows = extents[0] * extents[1];
+            takes(
+                "quantisation",
+                problem.compulsory_bytes(),
+                read + count + 4 * rows,
+            );
+        }
+    }
+    assert!(repeated > 200, "{repeated}");
+    println!("law memory_bound.compulsory: {cases} cases");
 }
