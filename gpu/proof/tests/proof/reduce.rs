@@ -1669,3 +1669,90 @@ fn sums_of_numbers_that_are_none_are_as_described() {
     assert!(y[3].is_nan() && y[4].is_nan());
     assert!(y[5] == 1.0 && y[6..].iter().all(|y| y.is_nan()), "{y:?}");
 }
+
+/// The cumulative sums of `f32` numbers by a plan of some threads, accesses and turns.
+fn cumulative(device: &Device, x: &[f32], [along, accesses, turns]: [i64; 3]) -> Vec<f32> {
+    let from = device.upload(x).expect("memory");
+    let mut y = device.poisoned::<f32>(x.len()).expect("memory");
+    {
+        let (from, to) = (from.view(x.len() as i64), y.view_mut(x.len() as i64));
+        let (from, to) = (from.expect("a view"), to.expect("a view"));
+        let call = Scan::new(&from, 0, &to).prepare_with(|problem| {
+            let plan = ScanPlan::fastest(problem);
+            Ok(ScanPlan {
+                along,
+                rows: 1,
+                accesses,
+                turns,
+                ..plan
+            })
+        });
+        call.expect("a call").run(device).expect("it runs");
+    }
+    y.download().expect("sums")
+}
+
+/// What the documentation says of sums behind an infinity: they are infinite, and NaN if one of the other sign is among them, or if finite
+/// elements in a row overflow to it. Those of a NaN are NaN.
+#[test]
+fn sums_behind_an_infinity_are_as_stated() {
+    let (inf, far) = (f32::INFINITY, 3e38_f32);
+    let device = simulator(Arch::Sm80, 5);
+    // A thread has four elements: those of the second one overflow.
+    let x = [inf, 0.0, 0.0, 0.0, -far, -far, 0.0, 0.0];
+    let y = cumulative(&device, &x, [32, 1, 0]);
+    assert!(y[..5].iter().all(|y| *y == inf), "{y:?}");
+    assert!(y[5..].iter().all(|y| y.is_nan()), "{y:?}");
+    // No thread's elements do, but those of the second and the third one together. The fourth one adds their sum to the infinity, and the
+    // fifth one adds them in another order.
+    let mut x = [0.0; 20];
+    (x[0], x[4], x[8]) = (inf, -far, -far);
+    let y = cumulative(&device, &x, [32, 1, 0]);
+    assert!(y[..12].iter().chain(&y[16..]).all(|y| *y == inf), "{y:?}");
+    assert!(y[12..16].iter().all(|y| y.is_nan()), "{y:?}");
+
+    let mut r = Random::of(12, "sums of infinities");
+    let (mut cases, mut overflowed) = (0, 0);
+    for plan in [[32, 1, 0], [64, 2, 0], [32, 1, 1], [32, 2, 2]] {
+        for round in 0..12 {
+            let sign = if round % 2 == 0 { 1.0 } else { -1.0 };
+            let rare = [inf, -inf, f32::NAN];
+            let x: Vec<f32> = (0..400)
+                .map(|_| match r.below(200_u64) {
+                    0 if round % 3 == 0 => r.one(&rare),
+                    1 | 2 => sign * inf,
+                    3..10 if round % 4 > 0 => r.one(&[far, -far]),
+                    _ => r.one(&[0.0, 1.0, -2.0]),
+                })
+                .collect();
+            let y = cumulative(&device, &x, plan);
+            // The least and the largest sum of finite elements in a row, and of those that end here.
+            let (mut least, mut most, mut ending) = (0.0_f64, 0.0_f64, [0.0_f64; 2]);
+            let mut found = [false; 3];
+            for (at, (x, y)) in x.iter().zip(&y).enumerate() {
+                if x.is_finite() {
+                    let x = f64::from(*x);
+                    ending = [ending[0].min(0.0) + x, ending[1].max(0.0) + x];
+                    (least, most) = (least.min(ending[0]), most.max(ending[1]));
+                } else {
+                    ending = [0.0; 2];
+                    found[0] |= x.is_nan();
+                    found[1] |= *x == inf;
+                    found[2] |= *x == -inf;
+                }
+                let beyond = |sum: f64| sum >= f64::from(f32::MAX);
+                let is_stated = match found {
+                    [true, ..] | [_, true, true] => y.is_nan(),
+                    [_, true, false] => *y == inf || (y.is_nan() && beyond(-least)),
+                    [_, false, true] => *y == -inf || (y.is_nan() && beyond(most)),
+                    [_, false, false] => y.is_finite() || beyond(-least) || beyond(most),
+                };
+                assert!(is_stated, "{plan:?}, round {round}, {at}: {y} of {x}");
+                overflowed += usize::from(y.is_nan() && found[1] != found[2] && !found[0]);
+                cases += 1;
+            }
+        }
+    }
+    assert!(overflowed > 0);
+    println!("law scan.infinities: {cases} cases, {overflowed} of an overflow");
+}

@@ -29,9 +29,11 @@ use crate::scratch::Workspace;
 /// element out of its own sum.
 ///
 /// Both tensors have one shape and any strides; elements are f32, f16, bf16 or s32. Floats are added in f32 and rounded once;
-/// integers modulo 2^32. From a NaN on all sums are NaN, from an infinity on infinite, and NaN from one of the other sign on. The order
-/// of the additions is that of the plan ([`ScanPlan`]), so that a call has the same bits on every
-/// run. The device caches what it prepares for a call, as for [`gemm`](crate::gemm()).
+/// integers modulo 2^32. The order of the additions is that of the plan ([`ScanPlan`]), so that a call has the same bits on every run. The
+/// device caches what it prepares for a call, as for [`gemm`](crate::gemm()).
+///
+/// From a NaN on all sums are NaN. From an infinity on they are infinite, and NaN from one of the other sign on. A sum of an infinity is
+/// also NaN where finite elements of it that the plan adds up by themselves overflow to an infinity of the other sign.
 ///
 /// ```
 /// use colex_gpu::Device;
