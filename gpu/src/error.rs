@@ -976,8 +976,9 @@ pub(crate) enum ElementwiseError {
         shape: String,
         why: String,
     },
-    #[error("the tensors make {found} {what}: a kernel takes at most {most}")]
+    #[error("the {of} make {found} {what}: a kernel takes at most {most}")]
     Many {
+        of: &'static str,
         what: &'static str,
         found: usize,
         most: usize,
@@ -999,7 +1000,7 @@ pub(crate) enum ElementwiseError {
         read: String,
     },
     #[error(
-        "the plan's vector is {plan} elements: extents and types of the call allow a power of two up to {call}"
+        "the plan's vector is {plan} elements: extents, strides and types of the call allow a power of two up to {call}"
     )]
     Vector { plan: i64, call: i64 },
     #[error("gather: {why}")]

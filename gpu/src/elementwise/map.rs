@@ -20,8 +20,8 @@ use crate::memory_bound::modes::has_elements;
 /// A map that is being described: an expression, and the views that it reads and writes.
 ///
 /// All views have one shape, up to the nesting of its modes, with any strides: an input that is the same along a mode has the
-/// stride 0 there. A map has up to 16 tensors and 8 loops: any number of modes, of which those that follow one another in all tensors are one
-/// loop, and more are an error. An output may lie exactly where an input does, and be written in place; it may overlap nothing else. The
+/// stride 0 there. A map has up to 16 tensors and coordinates together, and 8 loops: any number of modes, of which those that follow one
+/// another in all tensors are one loop, and more are an error. An output may lie exactly where an input does, and be written in place; it may overlap nothing else. The
 /// device caches what it prepares for a call, as for [`gemm`](crate::gemm()).
 ///
 /// ```

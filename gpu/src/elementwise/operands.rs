@@ -209,8 +209,13 @@ impl ElementwiseProblem {
     ) -> Result<ElementwiseProblem, Error> {
         let count = work.operands.len();
         if count > MOST_OPERANDS {
-            let (what, found, most) = ("operands", count, MOST_OPERANDS);
-            return Err(ElementwiseError::Many { what, found, most }.into());
+            return Err(ElementwiseError::Many {
+                of: "tensors and coordinates",
+                what: "operands",
+                found: count,
+                most: MOST_OPERANDS,
+            }
+            .into());
         }
         // The first output says the order.
         let first = work.operands.iter().position(|operand| operand.is_output);
@@ -226,8 +231,13 @@ impl ElementwiseProblem {
         let nest = Nest::new(&order.iter().map(named).collect::<Vec<_>>())?;
         let nest = nest.reordered(&order);
         if nest.loops().len() > MOST_LOOPS {
-            let (what, found, most) = ("loops", nest.loops().len(), MOST_LOOPS);
-            return Err(ElementwiseError::Many { what, found, most }.into());
+            return Err(ElementwiseError::Many {
+                of: "tensors",
+                what: "loops",
+                found: nest.loops().len(),
+                most: MOST_LOOPS,
+            }
+            .into());
         }
         let inner = innermost(work, &nest);
         let nest = nest.with_innermost(inner);

@@ -199,6 +199,16 @@ fn refused_maps_say_what_would_be_right() {
         found.push(sentence(call.prepare_with(|_, _| Ok(plan))));
     }
     {
+        // Elements that lie apart.
+        let to = view_mut(&mut y, "6:2");
+        let from = view(&a, "6:2");
+        let call = Map::new(&relu).input("a", &from).output("y", &to);
+        found.push(sentence(call.prepare_with(|problem, arch| {
+            let plan = ElementwisePlan::fastest(problem, arch)?;
+            Ok(ElementwisePlan { vector: 2, ..plan })
+        })));
+    }
+    {
         let y43 = view_mut(&mut y, "(4,3):(3,1)");
         found.push(sentence(
             Map::new(&relu).input("a", &a34).output("y", &y43).run(),
@@ -246,6 +256,21 @@ fn refused_maps_say_what_would_be_right() {
             Map::new(&relu).input("a", &from).output("y", &to).run(),
         ));
     }
+    {
+        // Fifteen tensors, a coordinate and an output.
+        let sum = MapExpression::new(|m| {
+            let all = (0..15).map(|i| m.tensor(&format!("a{i}"), Ty::F32));
+            let all = all.reduce(|sum, next| sum + next).expect("tensors");
+            let row = m.coordinate("row", 0).to(Ty::F32);
+            m.output("y", all + row);
+        });
+        let (sum, to) = (sum.expect("a map"), view_mut(&mut y, "12:1"));
+        let from = view(&a, "12:1");
+        let call = (0..15).fold(Map::new(&sum), |call, i| {
+            call.input(&format!("a{i}"), &from)
+        });
+        found.push(sentence(call.output("y", &to).run()));
+    }
     for text in [
         "(a: tensor f32) y { a }",
         "(a: tensor f33) -> y { a }",
@@ -267,13 +292,14 @@ fn refused_maps_say_what_would_be_right() {
             "map: b is of f32, and the call gives elements of i32: those of f32 are f32",
             "map: it writes y, which the call does not give: `.output(\"y\", &view)` does",
             "a has the shape (3,0), and y (3,4): one of them has no elements",
-            "the plan's vector is 3 elements: extents and types of the call allow a power of two up to 4",
-            "the plan's vector is 8 elements: extents and types of the call allow a power of two up to 4",
+            "the plan's vector is 3 elements: extents, strides and types of the call allow a power of two up to 4",
+            "the plan's vector is 8 elements: extents, strides and types of the call allow a power of two up to 4",
             "the plan's number of threads is 2048: the map kernel takes 32 to 1024, in multiples of 32",
             "the plan's number of accesses is 0: the map kernel takes 1 to 8",
             "the plan's number of accesses is 9223372036854775807: the map kernel takes 1 to 8",
             "the plan was made for another call: map (a: tensor f32) -> y { max(a, 0) } of a f32 by 4, y f32 strided in 2 loops in \
              the plan and map (a: tensor f32) -> y { max(a, 0) } of a f32 by 4, y f32 by 4 in 1 loop in the call",
+            "the plan's vector is 2 elements: extents, strides and types of the call allow a power of two up to 1",
             "a has the shape (3,4), and y (4,3): mode 0 has 3 elements in one and 4 in the other",
             "the destination y (3,4):(0,1) has one element at several coordinates: which value stays would be a race",
             "y and a lie at the same address with the layouts (4,4):(4,1) and (4,4):(1,4): in place both have one layout and \
@@ -281,6 +307,7 @@ fn refused_maps_say_what_would_be_right() {
             "y",
             "map: i is the coordinate along mode 2, and the outputs have 2 modes",
             "the tensors make 9 loops: a kernel takes at most 8",
+            "the tensors and coordinates make 17 operands: a kernel takes at most 16",
             "map: `(a: tensor f32) y { a }`: a map is written as `(a: tensor f32, s: scalar f32) -> y { mul(a, s) }`",
             "map: `a: tensor f33`: there is no type f33",
             "map: `a` names two inputs or outputs: each has its own name",
