@@ -63,8 +63,8 @@ numbers! {
 ///
 /// # Errors
 ///
-/// Returns an error if shapes or devices differ, if the table has no rows, more than 2^31 - 2^17 of them, or a mode of rows with several
-/// strides, if the modes of all tensors make more than 8 loops, or if `out` overlaps another view or has one element at several coordinates.
+/// Returns an error if shapes or devices differ, if the table has no rows and `out` has elements, if the table has more than
+/// 2^31 - 2^17 rows or a mode of rows with several strides, if the modes of all tensors make more than 8 loops, or if `out` overlaps another view or has one element at several coordinates.
 /// Returns the device's error if the launch fails.
 pub fn gather<T: Element, I: RowNumber>(
     table: &View<'_, T>,

@@ -162,8 +162,26 @@ impl ElementwiseOperands {
         self.0.rank
     }
 
-    /// Returns the most coordinates that a thread has at once: their number divides the innermost extent, and the widest type
-    /// has 16 bytes of them.
+    /// Returns the most coordinates that a thread has at once. Of several loops, of pairs and of rows of a table, their number divides the
+    /// innermost extent. They have at most 16 bytes of a tensor that is contiguous along the innermost loop and has an element for each
+    /// coordinate.
+    ///
+    /// ```
+    /// use colex_gpu::Device;
+    /// use colex_gpu::elementwise::{Map, MapExpression};
+    ///
+    /// let device = Device::simulator(colex_atom::Arch::Sm90a);
+    /// let (x, mut y) = (device.zeros::<f32>(2002)?, device.poisoned::<f32>(2002)?);
+    /// let relu: MapExpression = "(x: tensor f32) -> y { max(x, 0) }".parse()?;
+    /// let mut vector = |layout: &str| {
+    ///     let (x, y) = (colex_gpu::View::new(&x, layout)?, colex_gpu::ViewMut::new(&mut y, layout)?);
+    ///     let problem = Map::new(&relu).input("x", &x).output("y", &y).problem()?;
+    ///     Ok::<_, colex_gpu::Error>(problem.expect("elements").operands().vector())
+    /// };
+    /// // One loop may end within a vector, and one of several does not.
+    /// assert_eq!([vector("1001:1")?, vector("(2,999):(1001,1)")?, vector("(2,1000):(1001,1)")?], [4, 1, 4]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn vector(&self) -> i64 {
         self.0.vector
     }
@@ -259,8 +277,8 @@ impl ElementwiseProblem {
         &self.operands
     }
 
-    /// Returns the bytes that any kernel moves: each element that is read or written once, and a row of a table each time that an
-    /// index names it.
+    /// Returns the bytes that any kernel moves: each element that is read or written once, and of a table as many rows as there are
+    /// indices, or all of them if that is less. Which rows the indices name is not known.
     pub fn compulsory_bytes(&self) -> i64 {
         let all = 0..self.work.operands.len();
         all.map(|i| compulsory(&self.work, &self.nest, i))
@@ -436,7 +454,7 @@ fn known(work: &ElementwiseWork, nest: &Nest, addresses: &[u64]) -> ElementwiseO
     ElementwiseOperands(Arc::new(all))
 }
 
-/// `map (x: tensor f32) -> y { max(x, 0) }, 2 loops`
+/// `map (x: tensor f32) -> y { max(x, 0) } of x f32 by 4, y f32 by 4 in 1 loop`
 impl fmt::Display for ElementwiseOperands {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let KnownOperands {
@@ -475,5 +493,44 @@ impl fmt::Display for ElementwiseProblem {
             what, expression, ..
         } = &self.work;
         write!(f, "{what} {expression}: {}", self.nest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The texts that the comments above the operands and the problem show.
+    #[test]
+    fn operands_and_problems_of_maps_are_written_as_their_comments_say() {
+        let layout = Layout::leaf(48, 1).expect("a layout");
+        let operand = |name: &str, is_output: bool| Operand {
+            name: name.to_string(),
+            ty: Ty::F32,
+            is_output,
+            kind: Kind::Tensor,
+            layout: layout.clone(),
+        };
+        let expression = "(x: tensor f32) -> y { max(x, 0) }".parse();
+        let work = ElementwiseWork {
+            what: "map",
+            expression: expression.expect("a map"),
+            inputs: vec![Binding::Operand(0)],
+            outputs: vec![Binding::Operand(1)],
+            scalars: Vec::new(),
+            operands: vec![operand("x", false), operand("y", true)],
+        };
+        let problem = ElementwiseProblem::of(&work, &[0, 256]).expect("a problem");
+        assert_eq!(
+            problem.to_string(),
+            "map (x: tensor f32) -> y { max(x, 0) }: 48 by (1,1)"
+        );
+        let operands = problem.operands();
+        assert_eq!(
+            operands.to_string(),
+            "map (x: tensor f32) -> y { max(x, 0) } of x f32 by 4, y f32 by 4 in 1 loop"
+        );
+        let first = operands.iter().next().expect("a tensor");
+        assert_eq!(first.to_string(), "x f32 by 4");
     }
 }

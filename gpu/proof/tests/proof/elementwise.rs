@@ -1227,6 +1227,26 @@ fn positions_beyond_those_of_f32_are_nan() {
     assert!(y[6..].iter().all(|y| y.is_nan()), "{y:?}");
 }
 
+/// A plan counts a row of a table for each index, up to all rows: it does not know which rows they name.
+#[test]
+fn a_gather_counts_no_row_of_a_table_twice() {
+    let device = simulator(Arch::Sm80, 2);
+    let (table, index) = (device.zeros::<f32>(4 * 64), device.zeros::<i32>(1000));
+    let (table, index) = (table.expect("memory"), index.expect("memory"));
+    let mut out = device.zeros::<f32>(1000 * 64).expect("memory");
+    let mut of = |rows: i64, count: i64| {
+        let table = table.view((rows, 64)).expect("a view");
+        let index = index.view(count).expect("a view");
+        let out = out.view_mut((count, 64)).expect("a view");
+        let problem = Gather::new(&table, &index, &out).problem();
+        let bytes = problem.expect("a problem").expect("elements");
+        bytes.compulsory_bytes() - 4 * count - 4 * 64 * count
+    };
+    assert_eq!(of(2, 1000), 2 * 256);
+    assert_eq!(of(4, 3), 3 * 256);
+    assert_eq!(of(4, 4), 4 * 256);
+}
+
 /// A run with a factor draws as many times the cases: the law says so itself.
 #[test]
 fn a_factor_of_draws_reaches_the_laws() {

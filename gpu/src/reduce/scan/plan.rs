@@ -362,7 +362,7 @@ impl ScanPlan {
     }
 }
 
-/// `f32, sums of 1 outer mode along the inner one`
+/// `cumulative sum of f32, along the inner one, 1 mode outside`
 impl fmt::Display for ScanOperands {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = if self.exclusive { "exclusive " } else { "" };
@@ -400,5 +400,33 @@ impl fmt::Display for ScanPlan {
             write!(f, ", {turns} in a part")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The texts that the comments above the operands and the plan show.
+    #[test]
+    fn operands_and_plans_of_sums_are_written_as_their_comments_say() {
+        let problem = ScanProblem::new(Ty::F32, [1, 4096, 1]).expect("a problem");
+        let operands = problem.operands();
+        assert_eq!(
+            operands.to_string(),
+            "cumulative sum of f32, along the inner one, 1 mode outside"
+        );
+        let plan = ScanPlan {
+            operands,
+            vector: 4,
+            rows: 1,
+            along: 128,
+            accesses: 1,
+            turns: 16,
+        };
+        assert_eq!(
+            plan.to_string(),
+            "cumulative sum f32, vectors of 4, threads 1x128, 1 access, 16 turns in a part"
+        );
     }
 }
