@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind};
 use colex_ir::launch::{Argument, DeviceMemory};
 
 /// Elements in the memory of a device. A buffer is a handle: clones and slices share the memory, which is freed when
-/// the last of them is dropped.
+/// the last of them is dropped, also [during a capture](Device::is_capturing).
 ///
 /// ```
 /// use colex_device::Device;
@@ -72,7 +72,12 @@ impl Drop for Allocation {
     fn drop(&mut self) {
         match (&self.device.0, &self.origin) {
             (Kind::Simulator(_), _) | (_, MemoryOrigin::Own(_)) => {}
-            (Kind::Gpu(gpu), MemoryOrigin::Peer { .. }) => gpu.finish_context(),
+            (Kind::Gpu(gpu), MemoryOrigin::Peer { owner }) => {
+                // In a capture nothing waits for the work of this device, so its owner keeps the memory for good.
+                if !gpu.finish_context() {
+                    core::mem::forget(owner.clone());
+                }
+            }
             (Kind::Gpu(gpu), MemoryOrigin::OtherProcess) => gpu.close_exported(self.address),
         }
     }

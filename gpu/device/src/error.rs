@@ -284,7 +284,7 @@ pub(crate) enum ErrorKind {
     #[error("nothing was captured: give the work to the device that the function is called with")]
     NothingCaptured,
     #[error(
-        "{what} would break off the capture of the stream: do it before the capture begins, and prepare library calls \
+        "{what} may break off the capture of the stream: do it before the capture begins, and prepare library calls \
          there (`Gemm::prepare`, `CopyCall::new`)"
     )]
     Capturing { what: &'static str },
@@ -605,7 +605,7 @@ mod tests {
                 ErrorKind::Capturing {
                     what: "loading a kernel",
                 },
-                "loading a kernel would break off the capture of the stream: do it before the capture begins, and prepare library calls there (`Gemm::prepare`, `CopyCall::new`)",
+                "loading a kernel may break off the capture of the stream: do it before the capture begins, and prepare library calls there (`Gemm::prepare`, `CopyCall::new`)",
             ),
             (
                 ErrorKind::OtherContext { what: "slice" },

@@ -1,6 +1,7 @@
 //! What library calls and loads ask of the driver: everything once, and one launch from then on, which a program may
 //! capture.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -981,6 +982,34 @@ fn what_a_capture_forbids_is_refused() {
         ];
         for (launches, act) in allowed {
             assert_eq!(captured(&device, act), (Ok(launches), Ok(())));
+        }
+        // Memory is freed and code is unloaded, by the thread of the capture and by another one.
+        for on_other_thread in [false, true] {
+            device.clear_module_cache();
+            let text = TEXT.replace("{ exit; }", &format!("{{ exit; }}\n// {on_other_thread}"));
+            let function = device.load_ptx(&text, "k").unwrap();
+            device.clear_module_cache();
+            let buffer = device.uninitialised::<u32>(64).unwrap();
+            let last: [(&str, Box<dyn Any + Send>); 2] = [
+                ("cuMemFree_v2", Box::new(buffer)),
+                ("cuModuleUnload", Box::new(function)),
+            ];
+            for (call, last) in last {
+                let drop_last = move || drop(last);
+                let counts = counted(&device, || {
+                    let run = captured(&device, || {
+                        if on_other_thread {
+                            std::thread::spawn(drop_last).join().unwrap();
+                        } else {
+                            drop_last();
+                        }
+                        Ok::<(), Error>(())
+                    });
+                    assert_eq!(run, (Ok(0), Ok(())), "{call}");
+                    Ok(())
+                });
+                assert_eq!(counts.unwrap().get(call), Some(&1), "{call}");
+            }
         }
         assert!(!device.is_capturing().unwrap());
         // Beside a capture of another stream, the driver itself refuses, and breaks that capture off.

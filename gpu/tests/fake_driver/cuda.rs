@@ -4,9 +4,11 @@
 //! each function was called since the last time, a name and a number per line, and counts from 0 again. Where
 //! `FAKE_CUDA_TOTALS` names one, it writes there how often each was called at all.
 //!
-//! It models stream capture as strictly as the driver's documentation allows it to be: what allocates, waits, loads or
+//! It models stream capture as strictly as the driver's documentation allows it to be: what allocates, frees, waits, loads or
 //! unloads code, or sets attributes, is refused while a capture in global mode is going on in any thread, or one of the
-//! calling thread in thread-local mode, and breaks the capture off. A launch needs a function of the context that is
+//! calling thread in thread-local mode, and breaks the capture off. A thread in relaxed mode may do all of it, but for a wait for
+//! a context of which a stream is captured. An H200's driver is less strict: it loads code during a capture of the calling thread in
+//! thread-local mode. A launch needs a function of the context that is
 //! current and that its stream belongs to. The linker refuses a text with `setmaxnreg`: a real one ignores the instruction,
 //! and the kernel runs at a third of its speed.
 //!
@@ -153,15 +155,32 @@ static CAPTURES: Mutex<Vec<Capture>> = Mutex::new(Vec::new());
 /// The graphs that captures have made, by the number of their nodes.
 static GRAPHS: Mutex<Vec<(Handle, usize)>> = Mutex::new(Vec::new());
 
-/// Whether a capture forbids a call that allocates or waits; such captures are broken off. `CU_STREAM_CAPTURE_MODE_GLOBAL`
+thread_local! {
+    /// What captures forbid a thread.
+    static MODE: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Not counted: it is called with each free.
+#[no_mangle]
+pub extern "C" fn cuThreadExchangeStreamCaptureMode(mode: &mut u32) -> Code {
+    *mode = MODE.replace(*mode);
+    0
+}
+
+/// Whether a capture forbids a call that allocates, frees or waits; such captures are broken off. `CU_STREAM_CAPTURE_MODE_GLOBAL`
 /// is 0, `THREAD_LOCAL` is 1, `RELAXED` is 2.
 fn is_forbidden() -> bool {
+    let of_thread = |capture: &Capture| capture.thread == thread::current().id();
+    are_broken(|capture| match (MODE.get(), capture.mode) {
+        (2, _) | (_, 2) => false,
+        (0, 0) => true,
+        _ => of_thread(capture),
+    })
+}
+
+/// Breaks captures off that forbid a call, and returns whether there are any.
+fn are_broken(forbids: impl Fn(&Capture) -> bool) -> bool {
     let mut captures = CAPTURES.lock().unwrap();
-    let forbids = |capture: &Capture| match capture.mode {
-        0 => true,
-        1 => capture.thread == thread::current().id(),
-        _ => false,
-    };
     let mut found = false;
     for capture in captures.iter_mut().filter(|capture| forbids(capture)) {
         capture.broken = true;
@@ -900,6 +919,10 @@ fn waits_for(context: Handle) {
 pub extern "C" fn cuCtxSynchronize() -> Code {
     counted!(cuCtxSynchronize);
     outside_capture!();
+    let streams = STREAMS.lock().unwrap().clone();
+    if are_broken(|capture| streams.contains(&(capture.stream, CURRENT.get()))) {
+        return 900;
+    }
     waits_for(CURRENT.get());
     0
 }
@@ -937,6 +960,7 @@ pub extern "C" fn cuIpcOpenMemHandle_v2(address: &mut u64, handle: IpcHandle, fl
 #[no_mangle]
 pub extern "C" fn cuIpcCloseMemHandle(address: u64) -> Code {
     counted!(cuIpcCloseMemHandle);
+    outside_capture!();
     let mut machine = MACHINE.lock().unwrap();
     let opened = &mut machine.get_or_insert_default().opened;
     match opened.get_mut(&address) {

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use colex_gpu::{Device, DeviceError, ExportedBuffer, Flags};
 
+use super::calls::captured;
 use super::library::{counted, shown};
 use super::{device, said, sentence};
 
@@ -330,8 +331,54 @@ fn flags_are_captured() {
     };
     assert_eq!(
         said("peers::flags_are_captured", "peers:1", act),
-        "waiting for the stream would break off the capture of the stream: do it before the capture begins, and prepare \
+        "waiting for the stream may break off the capture of the stream: do it before the capture begins, and prepare \
          library calls there (`Gemm::prepare`, `CopyCall::new`)"
+    );
+}
+
+/// The drop of memory of another device or process waits for the work of this one, which no capture allows. The capture goes on, and the
+/// memory stays.
+#[test]
+fn memory_of_others_that_is_dropped_in_a_capture_stays() {
+    let act = || {
+        let [own, other] = devices::<2>();
+        let dropped = |is_captured: bool| {
+            let buffer = own.upload(&[1u32, 2]).unwrap();
+            // What another process has is not freed here.
+            let memory = own.zeros::<u32>(2).unwrap();
+            let exported = of_another_process(&memory.export().unwrap());
+            let opened = other.open_exported::<u32>(&exported).unwrap();
+            std::mem::forget(memory);
+            let there = buffer.as_peer_of(&other).unwrap();
+            drop(buffer);
+            let drop_both = move || drop((there, opened));
+            let counts = counted(&other, || {
+                if is_captured {
+                    let run = captured(&other, || {
+                        drop_both();
+                        Ok::<(), DeviceError>(())
+                    });
+                    assert_eq!(run, (Ok(0), Ok(())));
+                } else {
+                    drop_both();
+                }
+                Ok(())
+            });
+            let mut counts = counts.unwrap();
+            counts.retain(|name, _| {
+                ["cuCtxSynchronize", "cuIpcCloseMemHandle", "cuMemFree_v2"].contains(&&name[..])
+            });
+            shown(&counts)
+        };
+        format!("{}; {}", dropped(true), dropped(false))
+    };
+    assert_eq!(
+        said(
+            "peers::memory_of_others_that_is_dropped_in_a_capture_stays",
+            "peers:2",
+            act
+        ),
+        "none; cuCtxSynchronize 2, cuIpcCloseMemHandle 1, cuMemFree_v2 1"
     );
 }
 
@@ -379,7 +426,7 @@ fn another_process_opens_a_buffer() {
     assert_eq!(
         said("peers::another_process_opens_a_buffer", "peers:2", act),
         "the buffer's memory belongs to another device or process, and can be exported only there; none; cuCtxSetCurrent \
-         2, cuCtxSynchronize 1, cuIpcCloseMemHandle 1"
+         3, cuCtxSynchronize 1, cuIpcCloseMemHandle 1"
     );
 }
 
@@ -404,7 +451,7 @@ fn a_buffer_that_is_opened_twice_is_closed_twice() {
             .map(|counts| shown(&counts.unwrap()))
             .join("; ")
     };
-    let once = "cuCtxSetCurrent 2, cuCtxSynchronize 1, cuIpcCloseMemHandle 1";
+    let once = "cuCtxSetCurrent 3, cuCtxSynchronize 1, cuIpcCloseMemHandle 1";
     assert_eq!(
         said(
             "peers::a_buffer_that_is_opened_twice_is_closed_twice",

@@ -412,7 +412,7 @@ impl Gpu {
     }
 
     /// Whether the context is still of use.
-    fn alive(&self) -> Result<(), Error> {
+    pub(super) fn alive(&self) -> Result<(), Error> {
         match self.shared.lost.get() {
             None => Ok(()),
             Some(cause) => Err(ErrorKind::ContextLost {

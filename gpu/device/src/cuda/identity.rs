@@ -1,5 +1,6 @@
 //! What tells a context from others, and what ends in it without a handle to it.
 
+use std::ffi::c_uint;
 use std::sync::Arc;
 
 use super::api::{Api, Handle};
@@ -24,8 +25,8 @@ impl ContextIdentity {
     /// Frees memory of the context, after all work enqueued before.
     pub(crate) fn free(&self, address: u64) {
         self.end(|api| {
-            // SAFETY: the address came from `cuMemAlloc` in this context, and its one owner is being dropped. The call cannot
-            // fail in a way that matters: a context that is lost has no allocations.
+            // SAFETY: the address came from `cuMemAlloc` in this context, and its one owner is being dropped. No capture
+            // forbids the call in this mode, and a context that is lost has no allocations: its code says nothing else.
             unsafe { (api.mem_free)(address) };
         });
     }
@@ -33,8 +34,8 @@ impl ContextIdentity {
     /// Unloads a module of the context.
     pub(super) fn unload(&self, module: Handle) {
         self.end(|api| {
-            // SAFETY: the module's handle has no other owner. The call cannot fail in a way that matters: a context that is
-            // lost has no modules.
+            // SAFETY: the module's handle has no other owner. No capture forbids the call in this mode, and a context that
+            // is lost has no modules: its code says nothing else.
             unsafe { (api.module_unload)(module) };
         });
     }
@@ -47,8 +48,25 @@ impl ContextIdentity {
         let api = &self.driver.api;
         // SAFETY: the context lives as long as its owner.
         unsafe { (api.ctx_set_current)(owner.handle()) };
-        end(api);
+        in_relaxed_mode(api, || end(api));
     }
+}
+
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`.
+const RELAXED: c_uint = 2;
+
+/// Ends something in the mode in which no capture forbids it. A capture of this thread, or a global one of any thread, otherwise forbids
+/// a free and the unloading of a module: the driver refuses them, and breaks the capture off.
+pub(super) fn in_relaxed_mode<R>(api: &Api, end: impl FnOnce() -> R) -> R {
+    let mut mode = RELAXED;
+    // SAFETY: exchanges one number, the mode of this thread.
+    let is_relaxed = unsafe { (api.thread_exchange_capture_mode)(&mut mode) } == 0;
+    let ended = end();
+    if is_relaxed {
+        // SAFETY: as above; the number is the mode that the thread had.
+        unsafe { (api.thread_exchange_capture_mode)(&mut mode) };
+    }
+    ended
 }
 
 impl Gpu {

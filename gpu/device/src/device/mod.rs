@@ -439,10 +439,14 @@ impl Device {
     /// Returns whether the work given to this handle becomes part of a CUDA graph instead of running, because a program
     /// captures its stream.
     ///
-    /// During a capture, what would break it off is refused by an error: an allocation, the load of a kernel, a wait, a
-    /// copy between host and device. Everything else may be captured: launches, copies within the device, fills, and
-    /// library calls that were prepared. A graph keeps the addresses that it was captured with. The memory, the loaded
-    /// kernels and the prepared calls must live as long as it may run.
+    /// During a capture, what may break it off is refused by an error: an allocation, the load of a kernel, a wait, a
+    /// copy between host and device. A load is one of them because it may have to assemble, to allocate and to wait.
+    /// Everything else may be captured: launches, copies within the device, fills, and library calls that were prepared.
+    /// Buffers and kernels may be dropped: their memory is freed, and the capture goes on. The memory of a
+    /// [peer](Buffer::as_peer_of), or of [another process](Device::open_exported), is kept until this process ends if the
+    /// last handle to it is dropped during a capture, since the drop would have to wait for the device. A graph keeps the
+    /// addresses that it was captured with. The memory, the loaded kernels and the prepared calls must live as long as it
+    /// may run.
     ///
     /// ```
     /// # use colex_device::{Arch, Device};

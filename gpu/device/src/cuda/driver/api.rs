@@ -86,6 +86,7 @@ table! {
         stream_is_capturing: "cuStreamIsCapturing"(sys::StreamHandle, *mut c_uint);
         stream_begin_capture: "cuStreamBeginCapture_v2"(sys::StreamHandle, c_uint);
         stream_end_capture: "cuStreamEndCapture"(sys::StreamHandle, *mut Handle);
+        thread_exchange_capture_mode: "cuThreadExchangeStreamCaptureMode"(*mut c_uint);
         event_create: "cuEventCreate"(*mut Handle, c_uint);
         event_record: "cuEventRecord"(Handle, sys::StreamHandle);
         event_query: "cuEventQuery"(Handle);

@@ -1,6 +1,7 @@
 //! Memory that another process opens: CUDA's IPC.
 
 use super::super::gpu::Gpu;
+use super::super::identity::in_relaxed_mode;
 use super::super::sys::IpcMemHandle;
 use crate::error::{Error, ErrorKind};
 
@@ -50,12 +51,17 @@ impl Gpu {
         Err(refusal)
     }
 
-    /// Closes an allocation of another process, after all work of this context.
+    /// Closes an allocation of another process, after all work of this context. In a capture, which forbids the wait for
+    /// that work, it stays open.
     pub(crate) fn close_exported(&self, address: u64) {
-        self.finish_context();
+        if !self.finish_context() {
+            return;
+        }
         let _ = self.call("cuIpcCloseMemHandle", |api| {
-            // SAFETY: the address came from `open_exported`, and its one owner is being dropped.
-            unsafe { (api.ipc_close_mem_handle)(address) }
+            in_relaxed_mode(api, || {
+                // SAFETY: the address came from `open_exported`, and its one owner is being dropped.
+                unsafe { (api.ipc_close_mem_handle)(address) }
+            })
         });
     }
 }

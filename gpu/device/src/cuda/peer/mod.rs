@@ -82,12 +82,18 @@ impl Gpu {
         Ok(found != 0)
     }
 
-    /// Waits for all work of the context, before memory goes that other devices or processes own. A context that is
-    /// lost has no work.
-    pub(crate) fn finish_context(&self) {
-        let _ = self.call("cuCtxSynchronize", |api| {
+    /// Waits for all work of the context, before memory goes that other devices or processes own, and returns whether
+    /// all of it has ended. A context that is lost has no work.
+    #[must_use]
+    pub(crate) fn finish_context(&self) -> bool {
+        // No mode of a thread allows a wait for a context of which a stream is captured: it breaks the capture off.
+        if self.is_capturing().unwrap_or(false) {
+            return false;
+        }
+        let done = self.call("cuCtxSynchronize", |api| {
             // SAFETY: takes nothing; the context is current.
             unsafe { (api.ctx_synchronize)() }
         });
+        done.is_ok() || self.alive().is_err()
     }
 }
