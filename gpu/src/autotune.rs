@@ -18,12 +18,14 @@ use crate::error::{Error, ErrorKind};
 /// plan that the file has for the problem and the device. If it has
 /// none, the first call measures the plans that the model of time ranks first, on operands of its own that it rotates
 /// over more bytes than the L2 cache has, and appends the fastest. A plan is known by its text: an entry whose
-/// plan is no longer in the library's list, or that is damaged, counts as missing. Entries of another version of the
-/// library or of another device are not used.
+/// plan is no longer in the library's list counts as missing. Each line ends with a checksum of the rest: one that was cut or
+/// changed, or has no checksum, counts as missing too. Entries of another version of the library or of another device are not
+/// used.
 ///
 /// Plain products are measured: one with an epilogue, a batch, groups or a convolution takes the plan of the model, and so does
 /// the decision to pack a matrix. A measurement waits for the stream, and its operands need memory of the device beside the
-/// caller's. If the device does not have it, the problem takes the plan of the model from then on, and nothing is appended.
+/// caller's. If the device does not have it, or has no memory for the parts of any plan that is to be measured, the problem takes
+/// the plan of the model from then on, and nothing is appended.
 ///
 /// Of packed sequences, and of keys in pages, the host knows neither the offsets nor the lengths, and a measurement does not read
 /// the caller's, which may change with each run. The entry of such a problem names what the host knows: the number of sequences,
@@ -72,7 +74,7 @@ struct Known {
 }
 
 /// The plans of one type of problems, by device and problem. `None` stands for the plan of the model, of a problem that there was no
-/// memory to measure.
+/// memory to measure, or that has one plan to measure.
 type PlansOf<P> = HashMap<(String, P), Option<<P as Tuned>::Plan>>;
 
 /// A problem as the file knows it: its `Display` output, one line without tabs, is its name.
@@ -122,10 +124,13 @@ impl Autotune {
         Ok(measured)
     }
 
-    /// Sets how many plans are measured for a problem, 8 by default; at least 1, which takes the plan of the model.
+    /// Sets how many plans are measured for a problem, 8 by default. With 1 or 0, nothing is measured and nothing is appended: a
+    /// problem that the file does not have takes the plan of the model.
     #[must_use]
     pub fn candidates(self, most: usize) -> Autotune {
         let most = most.max(1);
+        // A problem that took the plan of the model may be measured now.
+        self.known().plans.clear();
         Autotune { most, ..self }
     }
 
@@ -158,13 +163,14 @@ impl Autotune {
             return;
         }
         known.read = text.len();
-        let entries = text.lines().filter_map(|line| line.split_once('\t'));
+        let entries = text.lines().filter_map(entry);
         let entries = entries.map(|(problem, plan)| (problem.to_string(), plan.to_string()));
         known.entries.extend(entries);
     }
 
     /// Returns the plan of a problem: that of the file, or the one that `measure` finds among the first of `plans`, which are in
-    /// the order of the model. `None` stands for the plan of the model, where nothing is known and nothing can be measured.
+    /// the order of the model. `None` stands for the plan of the model, where nothing is known and nothing can be measured: `measure`
+    /// returns it if none of the plans has the memory that it needs.
     ///
     /// # Errors
     ///
@@ -174,7 +180,7 @@ impl Autotune {
         problem: &P,
         device: &Device,
         plans: impl FnOnce() -> Vec<P::Plan>,
-        measure: impl FnOnce(&[P::Plan]) -> Result<P::Plan, Error>,
+        measure: impl FnOnce(&[P::Plan]) -> Result<Option<P::Plan>, Error>,
     ) -> Result<Option<P::Plan>, Error> {
         let multiprocessors = device.limits().multiprocessors;
         let (name, arch) = (device.name(), device.arch());
@@ -192,6 +198,11 @@ impl Autotune {
         if plans.is_empty() || device.is_simulator() || device.is_capturing()? {
             return Ok(None);
         }
+        let few = &plans[..plans.len().min(self.most)];
+        if few.len() == 1 {
+            self.known().plans_of::<P>().insert(tuned, None);
+            return Ok(None);
+        }
         let _alone = self
             .measuring
             .lock()
@@ -200,17 +211,17 @@ impl Autotune {
         if let Some(plan) = self.remembered(&tuned, &plans) {
             return Ok(Some(plan));
         }
-        let plan = match measure(&plans[..plans.len().min(self.most)]) {
+        let plan = match measure(few) {
             Ok(plan) => plan,
             // The call itself may have all of its memory. Each later call would ask for that of a measurement again.
-            Err(error) if error.device().is_some_and(|why| why.is_out_of_memory()) => {
-                self.known().plans_of::<P>().insert(tuned, None);
-                return Ok(None);
-            }
+            Err(error) if error.device().is_some_and(|why| why.is_out_of_memory()) => None,
             Err(error) => return Err(error),
         };
-        self.remember(tuned, plan);
-        Ok(Some(plan))
+        match plan {
+            Some(plan) => self.remember(tuned, plan),
+            None => drop(self.known().plans_of::<P>().insert(tuned, None)),
+        }
+        Ok(plan)
     }
 
     /// Returns the plan of an entry, if it is one of the plans of today.
@@ -227,7 +238,7 @@ impl Autotune {
 
     fn remember<P: Tuned>(&self, tuned: (String, P), plan: P::Plan) {
         let (problem, text) = (text(&tuned), plan.to_string());
-        let written = self.file.append(&format!("{problem}\t{text}"));
+        let written = self.file.append(&line(&problem, &text));
         let mut known = self.known();
         if let Err(why) = written {
             if known.unsaved.len() == UNSAVED {
@@ -247,6 +258,26 @@ impl Known {
         let plans = plans.downcast_mut();
         plans.expect("invariant: the plans of a type lie under it")
     }
+}
+
+/// A line of the file: the text of a problem, that of its plan, and the checksum of both.
+fn line(problem: &str, plan: &str) -> String {
+    let entry = format!("{problem}\t{plan}");
+    let sum = checksum(&entry);
+    format!("{entry}\t{sum}")
+}
+
+/// The texts of the problem and the plan of a line, if it is whole. The text of another plan may begin as that of a plan does.
+fn entry(line: &str) -> Option<(&str, &str)> {
+    let (entry, sum) = line.rsplit_once('\t')?;
+    (sum == checksum(entry)).then(|| entry.split_once('\t'))?
+}
+
+/// A hash of 64 bits (FNV-1a), which two texts of one length that differ in one byte do not share.
+fn checksum(text: &str) -> String {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, step);
+    format!("{hash:016x}")
 }
 
 /// The text of a problem on a device in the file.
@@ -361,6 +392,39 @@ mod tests {
         assert_eq!(unsaved, (36..100).map(said).collect::<Vec<_>>());
         assert_eq!(measured.len(), 100);
         assert!(!path.exists());
+    }
+
+    /// A line that was cut is none, as one with another byte is: the text of another plan may begin as that of a plan does, or differ
+    /// from it in a digit.
+    #[test]
+    fn law_a_line_that_is_cut_or_changed_is_no_entry() {
+        let problem = "colex 0.2.0, NVIDIA H200, sm_90a, 132 multiprocessors: 256x512x512, bf16 to bf16";
+        let plan = "Hopper bf16 to bf16, tile 64x32x128, 8 stages, cluster 2x1x1, grouped 8 along n, A and B swapped";
+        let whole = line(problem, plan);
+        assert_eq!(entry(&whole), Some((problem, plan)));
+        // Kept between versions of the library: files of one version are read by another build of it.
+        assert_eq!(line("a", "b"), "a\tb\te5bacb19041229c7");
+        let mut cases = 0;
+        for length in 0..whole.len() {
+            assert_eq!(entry(&whole[..length]), None, "{length}");
+            cases += 1;
+        }
+        for at in 0..whole.len() {
+            for byte in 0..=u8::MAX {
+                let mut bytes = whole.clone().into_bytes();
+                if bytes[at] == byte {
+                    continue;
+                }
+                bytes[at] = byte;
+                let text = String::from_utf8_lossy(&bytes);
+                // A new line, or a part of one.
+                let found: Vec<_> = text.lines().filter_map(entry).collect();
+                assert_eq!(found, [], "{text}");
+                cases += 1;
+            }
+        }
+        assert_eq!(entry(&format!("{problem}\t{plan}")), None, "no checksum");
+        println!("law autotune.lines: {cases} cases");
     }
 
     #[test]

@@ -261,16 +261,13 @@ fn reach<const N: usize>(extents: [i64; N], strides: [i64; N]) -> usize {
     last as usize + 1
 }
 
-/// Returns the plan with the smallest median time.
+/// Returns the plan with the smallest median time; `None` if there is no memory for the parts of the keys of any.
 fn fastest<T: GemmElement>(
     plans: &[AttentionPlan],
     problem: &AttentionProblem,
     device: &Device,
     addresses: [u64; 4],
-) -> Result<AttentionPlan, Error> {
-    let [first, _, ..] = plans else {
-        return Ok(plans[0]);
-    };
+) -> Result<Option<AttentionPlan>, Error> {
     let tensors = AttentionTensor::ALL;
     // Each copy keeps the alignment of the caller's tensors.
     let pieces = tensors.map(|tensor| {
@@ -324,7 +321,7 @@ fn fastest<T: GemmElement>(
     }
     let fastest = autotune::fastest(device, copies, &runs)?;
     drop((memory, other, given, parts));
-    Ok(fastest.unwrap_or(*first))
+    Ok(fastest)
 }
 
 #[cfg(test)]

@@ -2471,6 +2471,8 @@ fn check_invariant(
     shape: &GemmShape,
     device: &Device,
 ) -> Result<(), Error> {
+    // The numbers of the plan may be anything, and its tiles are counted below.
+    plan.check_kernel(device.arch())?;
     let invariant = GemmShape {
         wish: Wish::BatchInvariant,
         ..shape.clone()

@@ -2083,6 +2083,15 @@ fn repeated_calls_take_microseconds() {
     );
 }
 
+/// A line of a file of plans: the problem, its plan, and a checksum of both (FNV-1a).
+fn line_of_plans(problem: &str, plan: &str) -> String {
+    let entry = format!("{problem}\t{plan}");
+    let sum = entry.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
+        (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{entry}\t{sum:016x}")
+}
+
 /// What is measured is kept in the file and taken from it, also by another process; what the list no longer has, what is
 /// damaged and what belongs to another device is measured again.
 #[test]
@@ -2122,7 +2131,7 @@ fn measured_plans_are_kept_in_a_file() {
         );
         assert_eq!((measured.len(), entries().len()), (1, 1));
         assert!(
-            entries()[0].ends_with(&format!("\t{first}")),
+            entries()[0].contains(&format!("\t{first}\t")),
             "{:?}",
             entries()
         );
@@ -2163,26 +2172,28 @@ fn measured_plans_are_kept_in_a_file() {
             std::fs::write(&file, text).unwrap();
             taken(&Autotune::open(&file).unwrap())
         };
-        assert_eq!(with(format!("{problem_text}\t{other}\n")), other);
+        let whole = line_of_plans(&problem_text, &other);
+        assert_eq!(with(format!("{whole}\n")), other);
         // The last entry of a problem is taken.
-        assert_eq!(
-            with(format!(
-                "{problem_text}\t{first}\n{problem_text}\t{other}\n"
-            )),
-            other
-        );
+        let before = line_of_plans(&problem_text, &first);
+        assert_eq!(with(format!("{before}\n{whole}\n")), other);
+        let elsewhere = |of: &str, to: &str| line_of_plans(&problem_text.replace(of, to), &other);
         let strange = [
-            format!("{problem_text}\tHopper bf16 to bf16, tile 8x8x8\n"),
-            format!("{problem_text}\t{}", &other[..other.len() / 2]),
-            format!("{}\t{other}\n", problem_text.replace("sm_90a", "sm_80")),
-            format!("{}\t{other}\n", problem_text.replace("256x512", "257x512")),
+            line_of_plans(&problem_text, "Hopper bf16 to bf16, tile 8x8x8"),
+            line_of_plans(&problem_text, &other[..other.len() / 2]),
+            elsewhere("sm_90a", "sm_80"),
+            elsewhere("256x512", "257x512"),
+            // Without a checksum, with a part of it, and with that of another plan.
+            format!("{problem_text}\t{other}\n"),
+            whole[..whole.len() - 1].to_string(),
+            whole.replace(&other, &first),
             "\u{0}\u{1}\t\t\n\tx".to_string(),
         ];
         for text in strange {
             assert_eq!(with(text), first);
             assert_eq!(
                 entries().last().unwrap(),
-                &format!("{problem_text}\t{first}")
+                &line_of_plans(&problem_text, &first)
             );
         }
         std::fs::remove_file(&file).unwrap();
@@ -2281,7 +2292,7 @@ fn measured_plans_of_attention_are_kept_in_a_file() {
         assert!(counts.contains_key("cuMemFree_v2"), "{}", shown(&counts));
         assert_eq!((measured.len(), entries().len()), (2, 2));
         let entry = entries()[1].clone();
-        assert!(entry.ends_with(&format!("\t{first}")), "{entry}");
+        assert!(entry.contains(&format!("\t{first}\t")), "{entry}");
         for again in [&measured, &Autotune::open(&file).unwrap()] {
             let counts = counted(&device, || {
                 assert_eq!(taken(again), first);
@@ -2302,10 +2313,11 @@ fn measured_plans_of_attention_are_kept_in_a_file() {
             std::fs::write(&file, text).unwrap();
             taken(&Autotune::open(&file).unwrap())
         };
-        assert_eq!(with(format!("{problem}\t{other}\n")), other.to_string());
+        let other = other.to_string();
+        assert_eq!(with(line_of_plans(problem, &other)), other);
         for text in [
-            format!("{problem}\tHopper bf16, features 64, tile 8x8\n"),
-            format!("{}\t{other}\n", problem.replace("300 keys", "301 keys")),
+            line_of_plans(problem, "Hopper bf16, features 64, tile 8x8"),
+            line_of_plans(&problem.replace("300 keys", "301 keys"), &other),
         ] {
             assert_eq!(with(text), first);
             assert_eq!(entries().last(), Some(&entry));
@@ -2359,7 +2371,7 @@ fn measured_plans_of_attention_are_kept_in_a_file() {
             let entry = entries().last().cloned().unwrap();
             assert_eq!(entries().len(), before + i + 1);
             assert!(entry.contains(name), "{entry}");
-            assert!(entry.ends_with(&format!("\t{plan}")), "{entry}");
+            assert!(entry.contains(&format!("\t{plan}\t")), "{entry}");
             assert_eq!(taken(&Autotune::open(&file).unwrap()), plan);
             assert_eq!(entries().len(), before + i + 1);
         }
@@ -2483,6 +2495,84 @@ fn nothing_is_measured_inside_a_capture() {
         said("calls::nothing_is_measured_inside_a_capture", "whole", act),
         "(Ok(1), Ok(())), (0, \"\")"
     );
+}
+
+/// One plan, with which no other one is compared, is not appended: it is the model's.
+#[test]
+fn one_plan_is_not_measured() {
+    let act = || {
+        let file = std::env::temp_dir().join(format!("colex-plans-{}", std::process::id()));
+        let device = device();
+        let [a, b, c] = [(); 3].map(|()| buffer::<bf16>(&device));
+        let [q, k, o] = [(); 3].map(|()| buffer::<bf16>(&device));
+        let product = on(GemmProblem::new(256, 512, 512), [&a, &b], &c).unwrap();
+        let queries = view(&q, "(1,8,200,64):(102400,12800,64,1)");
+        let keys = view(&k, "(1,2,300,64):(38400,19200,64,1)");
+        let output = view_mut(&o, "(1,8,200,64):(102400,12800,64,1)");
+        let attention = Attention::new(&queries, &keys, &keys, &output);
+        let plans = |measured: &Autotune| {
+            let product = product.clone().autotune(measured).prepare().unwrap();
+            let attention = attention.clone().autotune(measured).prepare().unwrap();
+            (product.plan().copied(), *attention.plan())
+        };
+        let by_model = (
+            product.prepare().unwrap().plan().copied(),
+            *attention.prepare().unwrap().plan(),
+        );
+        for few in [0, 1] {
+            let measured = Autotune::open(&file).unwrap().candidates(few);
+            for _ in 0..2 {
+                assert_eq!(plans(&measured), by_model);
+                assert_eq!((measured.len(), measured.unsaved()), (0, Vec::new()));
+                assert_eq!(std::fs::read_to_string(&file).unwrap(), "");
+            }
+            if few == 1 {
+                // More are measured afterwards.
+                let measured = measured.candidates(2);
+                plans(&measured);
+                assert_eq!(measured.len(), 2);
+            }
+        }
+        std::fs::remove_file(&file).unwrap();
+        "done".to_string()
+    };
+    assert_eq!(
+        said("calls::one_plan_is_not_measured", "whole", act),
+        "done"
+    );
+}
+
+/// Where no plan has memory for its parts, none is measured, and nothing is appended: the fake driver gives at most a mebibyte.
+#[test]
+fn plans_whose_parts_have_no_memory_are_not_measured() {
+    let act = || {
+        let file = std::env::temp_dir().join(format!("colex-plans-{}", std::process::id()));
+        let device = device();
+        let [q, k, o] = [(); 3].map(|()| buffer::<bf16>(&device));
+        let queries = view(&q, "(1,32,64,64):(131072,4096,64,1)");
+        let keys = view(&k, "(1,1,8000,64):(512000,512000,64,1)");
+        let output = view_mut(&o, "(1,32,64,64):(131072,4096,64,1)");
+        let call = Attention::new(&queries, &keys, &keys, &output);
+        let wanted = call.plan().unwrap();
+        let bytes = call.workspace().unwrap();
+        assert!(wanted.splits > 1 && bytes > 1 << 20, "{wanted}: {bytes}");
+        // The first plans differ in one number, and have as many parts.
+        let measured = Autotune::open(&file).unwrap().candidates(2);
+        for round in 0..2 {
+            let counts = counted(&device, || {
+                call.clone().autotune(&measured).prepare().map(drop)
+            });
+            let counts = counts.unwrap();
+            let is_measured = counts.contains_key("cuMemFree_v2");
+            assert_eq!(is_measured, round == 0, "{}", shown(&counts));
+            assert!(measured.is_empty());
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), "");
+        }
+        std::fs::remove_file(&file).unwrap();
+        "done".to_string()
+    };
+    let name = "calls::plans_whose_parts_have_no_memory_are_not_measured";
+    assert_eq!(said(name, "whole", act), "done");
 }
 
 /// A product by three products of tf32 has its parts in memory of its own, or of the caller, and is then captured with the

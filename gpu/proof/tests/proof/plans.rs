@@ -1357,6 +1357,42 @@ fn plans_that_sum_rows_in_another_order_are_no_batch_invariant_ones() {
             .unwrap();
         assert_eq!(bits(), wanted, "plan {i}");
     }
+    // Numbers that no kernel takes are refused as those of another call are.
+    let plain = Gemm::new(&a.view((m, k)).unwrap(), &b.view((n, k)).unwrap(), &of_c);
+    type Field = fn(&mut GemmPlan) -> &mut i64;
+    let fields: [Field; 10] = [
+        |plan| &mut plan.tile[0],
+        |plan| &mut plan.tile[1],
+        |plan| &mut plan.tile[2],
+        |plan| &mut plan.columns,
+        |plan| &mut plan.cluster[0],
+        |plan| &mut plan.cluster[1],
+        |plan| &mut plan.cluster[2],
+        |plan| &mut plan.split,
+        |plan| &mut plan.undivided,
+        |plan| &mut plan.stages,
+    ];
+    let mut wild = 0;
+    for method in [GemmMethod::Hopper, GemmMethod::Ampere, GemmMethod::Simt] {
+        for field in fields {
+            for number in [0, -1, 1 << 40, i64::MIN, i64::MAX] {
+                for split in [1, 2] {
+                    let plan = |operands, _| {
+                        let mut plan = GemmPlan::new(method, operands);
+                        plan.split = split;
+                        *field(&mut plan) = number;
+                        Ok(plan)
+                    };
+                    if let Err(error) = plain.prepare_with(plan) {
+                        let found = gemm.prepare_with(plan).map(drop);
+                        assert_eq!(found, Err(error));
+                        wild += 1;
+                    }
+                }
+            }
+        }
+    }
+    println!("law plans.batch_invariant: {wild} cases");
     let cluster: &dyn Fn(&mut GemmPlan) =
         &|plan| (plan.tile, plan.warps, plan.cluster) = ([64, 64, 64], [1, 1], [1, 1, 2]);
     let refused = [

@@ -109,16 +109,13 @@ type Runs = (
 );
 
 impl Trial<'_> {
-    /// Returns the plan with the smallest median time.
+    /// Returns the plan with the smallest median time; `None` if there is no memory for the parts of K of any.
     fn fastest<T: GemmElement>(
         &self,
         plans: &[GemmPlan],
         bytes: [usize; 3],
         addresses: &[u64],
-    ) -> Result<GemmPlan, Error> {
-        let [first, _, ..] = plans else {
-            return Ok(plans[0]);
-        };
+    ) -> Result<Option<GemmPlan>, Error> {
         // Each copy keeps the alignment of the caller's matrices.
         let pieces = [0, 1, 2].map(|i| aligned(bytes[i]).saturating_add(256));
         let all = pieces
@@ -152,7 +149,7 @@ impl Trial<'_> {
         }
         let fastest = autotune::fastest(self.device, copies, &runs)?;
         drop((memory, sums));
-        Ok(fastest.unwrap_or(*first))
+        Ok(fastest)
     }
 
     /// Returns the launches of a plan at each of the places; `None` if there is no memory for its parts of K.

@@ -24,6 +24,8 @@ pub struct GemmCase {
     pub shift: [usize; 3],
     /// The kernel; `None` for the one that the library takes.
     pub method: Option<GemmMethod>,
+    /// Whether the call is batch-invariant.
+    pub is_batch_invariant: bool,
 }
 
 /// Elements behind C that must stay as they are.
@@ -36,6 +38,7 @@ impl GemmCase {
             problem,
             shift: [0; 3],
             method: None,
+            is_batch_invariant: false,
         }
     }
 
@@ -114,6 +117,10 @@ impl GemmCase {
         let mut sc = dc.slice(self.shift[2]..)?;
         let call = problem
             .on(&sa, &sb, &mut sc)
+            .map(|gemm| match self.is_batch_invariant {
+                true => gemm.batch_invariant(),
+                false => gemm,
+            })
             .and_then(|gemm| match (plan, self.method) {
                 (None, None) => gemm.prepare(),
                 (None, Some(method)) => gemm.method(method).prepare(),
@@ -315,6 +322,9 @@ impl fmt::Display for GemmCase {
         write!(f, "{}", self.problem)?;
         if self.shift != [0; 3] {
             write!(f, ", {:?} elements later", self.shift)?;
+        }
+        if self.is_batch_invariant {
+            write!(f, ", batch-invariant")?;
         }
         match self.method {
             None => Ok(()),

@@ -129,6 +129,8 @@ pub struct GemmPlanCase {
     /// The architecture that it is built for.
     pub arch: Arch,
     types: Types,
+    /// Whether the calls are batch-invariant.
+    is_batch_invariant: bool,
 }
 
 /// The numbers of a plan. A field that is added to a plan is one more here, or this does not compile.
@@ -273,9 +275,12 @@ impl GemmPlanCase {
             plan: GemmPlan::new(method, operands),
             arch,
             types,
+            is_batch_invariant: false,
         };
         case.near(random);
         case.wild(random);
+        // Most plans sum in another order than that of such a call, which refuses them.
+        case.is_batch_invariant = random.one_in(8);
         case
     }
 
@@ -502,7 +507,10 @@ impl GemmPlanCase {
         if random.one_in(100) {
             problem = problem.beta(if problem.beta == 0.0 { 1.0 } else { 0.0 });
         }
-        GemmCase::new(problem).shifted(shift)
+        GemmCase {
+            is_batch_invariant: self.is_batch_invariant,
+            ..GemmCase::new(problem).shifted(shift)
+        }
     }
 
     /// Runs a problem by the plan on a device, or only builds and checks what would be launched.
@@ -571,10 +579,15 @@ impl fmt::Display for GemmPlanCase {
             ab: call_ab,
             c: call_c,
         } = self.types;
+        let call = if self.is_batch_invariant {
+            ", of batch-invariant calls"
+        } else {
+            ""
+        };
         write!(
             f,
             "{method} for {} of {call_ab} to {call_c}: {ab} to {c}, {majors:?}, vectors {vectors:?}, beta {beta}, gated {gated}, tile \
-             {tile:?} of {columns} columns, {stages} stages, warps {warps:?}, {schedule:?}, cluster {cluster:?}, {split} parts ({division:?}), {undivided} tiles whole, early {early}, {order}, swap {swap}, gather {gather}, whole {whole}",
+             {tile:?} of {columns} columns, {stages} stages, warps {warps:?}, {schedule:?}, cluster {cluster:?}, {split} parts ({division:?}), {undivided} tiles whole, early {early}, {order}, swap {swap}, gather {gather}, whole {whole}{call}",
             self.arch
         )
     }
