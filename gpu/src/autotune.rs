@@ -398,7 +398,8 @@ mod tests {
     /// from it in a digit.
     #[test]
     fn law_a_line_that_is_cut_or_changed_is_no_entry() {
-        let problem = "colex 0.2.0, NVIDIA H200, sm_90a, 132 multiprocessors: 256x512x512, bf16 to bf16";
+        let problem =
+            "colex 0.2.0, NVIDIA H200, sm_90a, 132 multiprocessors: 256x512x512, bf16 to bf16";
         let plan = "Hopper bf16 to bf16, tile 64x32x128, 8 stages, cluster 2x1x1, grouped 8 along n, A and B swapped";
         let whole = line(problem, plan);
         assert_eq!(entry(&whole), Some((problem, plan)));

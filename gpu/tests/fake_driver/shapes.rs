@@ -443,10 +443,12 @@ fn convolutions_of<'w>(device: &Device, of: &[(&'static str, [i64; 3], i64)]) ->
                 let pixel = (k + 7) / 8 * 8;
                 let strides = (out * out * pixel, out * pixel, pixel, 1);
                 let of_y = Layout::new((images, out, out, k), strides).expect("a layout");
+                let mut of_all = y.clone();
+                let to = ViewMut::new(&mut of_all, of_y).expect("the output");
                 let call = Convolution::new(
                     &rows(&x, &[images, size, size, c]),
                     &rows(&w, &[k, taps, taps, c]),
-                    &ViewMut::new(&mut y.clone(), of_y).expect("the output"),
+                    &to,
                 );
                 let call = call.stride([stride; 2]).padding([padding; 2]);
                 match ask {
