@@ -230,12 +230,15 @@ impl Asked {
     }
 }
 
+/// Makes totals of several of each that a thread has.
+type Join<const N: usize> = dyn Fn(&mut Builder, [Vec<Expr>; N]) -> [Fragment; N];
+
 /// How the totals of a row come of those that the blocks of its team have left.
 struct TeamTotals<'a, const N: usize> {
     /// The numbers that change nothing.
     none: [f64; N],
     /// Makes one total of several that a thread has.
-    join: &'a dyn Fn(&mut Builder, [Vec<Expr>; N]) -> [Fragment; N],
+    join: &'a Join<N>,
     /// The same of those that the lanes of a warp have, in a fixed order.
     lanes: &'a dyn Fn(&mut Builder, [Fragment; N]) -> [Fragment; N],
 }
@@ -1342,7 +1345,7 @@ impl RowKernel<'_> {
             });
             [pivot, rest, squares.clone(), squares]
         };
-        let [pivot, rest, squares, _] = self.found(k, &join);
+        let [pivot, rest, squares, _] = self.found(k, join);
         [pivot, rest, squares]
     }
 
