@@ -602,8 +602,9 @@ pub(crate) enum ErrorKind {
         extent: i64,
     },
     #[error(
-        "the product packs a matrix into memory that later calls overwrite, and a graph would go on using it: prepare it \
-         before the capture with `Gemm::prepare` or `Gemm::prepare_in`, and keep it as long as the graph"
+        "the product needs memory of its own (packed matrices, parts of factors, columns of a convolution, elements to be \
+         reduced, or a table of addresses), which a capture cannot allocate: prepare it before the capture with \
+         `Gemm::prepare` or `Gemm::prepare_in`, and keep it as long as the graph"
     )]
     Captured,
     #[error(

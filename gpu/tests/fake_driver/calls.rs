@@ -9,6 +9,7 @@ use colex_atom::{Arch, Ty};
 use colex_gpu::attention::{Attention, AttentionMethod, AttentionPlan};
 use colex_gpu::cuda::cudarc::driver::{CudaContext, CudaStream, result, sys};
 use colex_gpu::cuda::{BorrowedSlice, RawStream};
+use colex_gpu::gemm::Convolution;
 use colex_gpu::ir::{Kernel, KernelBuilder, Special, Type};
 use colex_gpu::kernels::gemm::{Autotune, Division, Epilogue, GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{
@@ -427,7 +428,7 @@ fn repeated_calls_are_captured() {
     println!("law repeated_calls_are_captured: {calls} cases");
 }
 
-/// A product that packs a matrix takes memory that later calls overwrite, which a graph must not keep: it is captured
+/// A product that packs a matrix needs memory, which a capture cannot allocate and later calls must not overwrite: it is captured
 /// where it owns its memory, or was given some.
 #[test]
 fn packed_products_are_captured_when_they_are_prepared() {
@@ -504,13 +505,72 @@ fn packed_products_are_captured_when_they_are_prepared() {
     };
     let name = "calls::packed_products_are_captured_when_they_are_prepared";
     let expected = [
-        "the product packs a matrix into memory that later calls overwrite, and a graph would go on using it: prepare it \
-         before the capture with `Gemm::prepare` or `Gemm::prepare_in`, and keep it as long as the graph",
+        NEEDS_MEMORY,
         "the workspace has 8191 bytes, and the product needs 8192: `Gemm::workspace` returns that number",
         "the workspace begins at ADDRESS, which is not a multiple of 256 bytes",
     ];
     assert_eq!(said(name, "whole", act), expected.join(" / "));
     println!("law packed_products_are_captured_when_they_are_prepared: 16 cases");
+}
+
+/// What is said of a product that needs memory of its own in a capture.
+const NEEDS_MEMORY: &str = "the product needs memory of its own (packed matrices, parts of factors, columns of a convolution, elements to \
+                            be reduced, or a table of addresses), which a capture cannot allocate: prepare it before the capture with \
+                            `Gemm::prepare` or `Gemm::prepare_in`, and keep it as long as the graph";
+
+/// Products of every kind that needs memory of its own are refused in a capture by one sentence, and captured when they were prepared.
+#[test]
+fn products_with_memory_of_their_own_are_captured_when_they_are_prepared() {
+    let act = || {
+        let device = on_cudarc();
+        let floats = [(); 3].map(|()| buffer::<f32>(&device));
+        let halves = [(); 6].map(|()| buffer::<bf16>(&device));
+        let (rows, strided) = ("(64,32):(32,1)", "(64,32):(128,2)");
+        let right = view(&floats[1], "(48,32):(32,1)");
+        let c = view_mut(&floats[2], "(64,48):(48,1)");
+        let packed = Gemm::new(&view(&floats[0], strided), &right, &c);
+        let parts = Gemm::new(&view(&floats[0], rows), &right, &c).compute(Compute::Tf32x3);
+        let convolution = Convolution::new(
+            &view(&halves[0], "(1,14,14,3):(588,42,3,1)"),
+            &view(&halves[1], "(64,7,7,3):(147,21,3,1)"),
+            &view_mut(&halves[2], "(1,8,8,64):(4096,512,64,1)"),
+        );
+        let columns = convolution.product().unwrap();
+        let sums = "(acc: f32) -> C { cvt.rn.bf16(acc) } sums: row sums { acc }";
+        let sums: Epilogue = sums.parse().unwrap();
+        let [a, b] = [0, 1].map(|i| view(&halves[i], rows));
+        let reduced = Gemm::new(&a, &b, &view_mut(&halves[2], "(64,64):(64,1)"));
+        let reduced = reduced.epilogue(&sums);
+        let reduced = reduced.output("sums", &view_mut(&floats[0], "64:1"));
+        let [left, right] = [[0, 1], [2, 3]].map(|of| of.map(|i| view(&halves[i], rows)));
+        let results = [4, 5].map(|i| view_mut(&halves[i], "(64,64):(64,1)"));
+        let listed = Gemm::lists(&left, &right, &results).unwrap();
+        fn sentence<T: GemmElement, C: GemmElement>(
+            device: &Device,
+            (name, launches): (&str, usize),
+            product: &Gemm<'_, T, C>,
+        ) -> String {
+            product.run().unwrap();
+            let (nodes, refused) = captured(device, || product.run());
+            let refused = refused.unwrap_err();
+            assert!(refused.is_capturing() && nodes == Ok(0), "{name}");
+            let call = product.prepare().unwrap();
+            let run = captured(device, || call.run(device));
+            assert_eq!(run, (Ok(launches), Ok(())), "{name}");
+            refused.to_string()
+        }
+        let mut said = vec![
+            sentence(&device, ("packed", 2), &packed),
+            sentence(&device, ("parts of factors", 3), &parts),
+            sentence(&device, ("columns", 3), &columns),
+            sentence(&device, ("reduced elements", 2), &reduced),
+            sentence(&device, ("lists", 1), &listed),
+        ];
+        said.dedup();
+        said.join("\n")
+    };
+    let name = "calls::products_with_memory_of_their_own_are_captured_when_they_are_prepared";
+    assert_eq!(said(name, "whole", act), NEEDS_MEMORY);
 }
 
 /// A product that sums parts of K through memory takes a plan without parts inside a capture, unless it was prepared and
@@ -2616,11 +2676,7 @@ fn products_in_high_and_low_parts_are_captured_when_they_are_prepared() {
         said.join("\n")
     };
     let name = "calls::products_in_high_and_low_parts_are_captured_when_they_are_prepared";
-    assert_eq!(
-        said(name, "whole", act),
-        "the product packs a matrix into memory that later calls overwrite, and a graph would go on using it: prepare it \
-         before the capture with `Gemm::prepare` or `Gemm::prepare_in`, and keep it as long as the graph"
-    );
+    assert_eq!(said(name, "whole", act), NEEDS_MEMORY);
 }
 
 /// Processes that measure the same products at once append whole lines to one file, and a later process measures nothing.
