@@ -1594,14 +1594,15 @@ fn range(least: i64, most: i64, step: i64) -> String {
     }
 }
 
-/// Checks that the bytes that a kernel writes and those that it reads are disjoint.
+/// Checks that the bytes that a kernel writes and those that it reads are disjoint. No bytes overlap nothing, wherever they are.
 pub(crate) fn disjoint(
     output: impl Into<Cow<'static, str>>,
     written: (u64, u64),
     operand: impl Into<Cow<'static, str>>,
     read: (u64, u64),
 ) -> Result<(), Error> {
-    if written.1 <= read.0 || read.1 <= written.0 {
+    let is_none = written.0 == written.1 || read.0 == read.1;
+    if is_none || written.1 <= read.0 || read.1 <= written.0 {
         return Ok(());
     }
     Err(ErrorKind::Overlap {

@@ -233,7 +233,8 @@ impl LaunchView<'_> {
     /// left and the right half of the columns of a matrix.
     fn may_meet(&self, other: &LaunchView<'_>) -> bool {
         let [(a, a_end), (b, b_end)] = [self.bytes, other.bytes];
-        if !self.device.is_same_device(&other.device) || a_end <= b || b_end <= a {
+        let is_none = a == a_end || b == b_end;
+        if is_none || !self.device.is_same_device(&other.device) || a_end <= b || b_end <= a {
             return false;
         }
         let (ours, theirs) = (self.strides(), other.strides());

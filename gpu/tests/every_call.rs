@@ -754,6 +754,48 @@ fn law_every_call_takes_extents_of_0_or_says_why_not() {
     );
 }
 
+/// A tensor without elements overlaps nothing: its address may be any, also inside of another tensor.
+#[test]
+fn law_every_call_takes_no_elements_at_any_address() {
+    fn none<T: Element>(buffer: &Buffer<T>, at: usize) -> Buffer<T> {
+        buffer.slice(at..at).expect("a part without elements")
+    }
+    let device = Device::simulator(Arch::Sm80);
+    let mut cases = 0;
+    for entry in entries() {
+        for mode in 0..entry.extents.len() {
+            let mut extents = entry.extents.to_vec();
+            extents[mode] = 0;
+            let plain = || entry.tensors(&device, &extents, &|extents| row_major(extents));
+            let want = entry.results(&plain()).map_err(|error| error.to_string());
+            for place in 0..entry.operands.len() {
+                for other in (0..entry.operands.len()).filter(|other| *other != place) {
+                    for at in [0, 1, 3] {
+                        let mut tensors = plain();
+                        if !tensors[place].extents.contains(&0) {
+                            continue;
+                        }
+                        let [own, of_other] = [place, other].map(|at| entry.operands[at].0);
+                        let memory = match &tensors[other].memory {
+                            _ if own != of_other => continue,
+                            Memory::F32(buffer) => Memory::F32(none(buffer, at)),
+                            Memory::S32(buffer) => Memory::S32(none(buffer, at)),
+                            Memory::S8(buffer) => Memory::S8(none(buffer, at)),
+                        };
+                        tensors[place].memory = memory;
+                        let found = entry.results(&tensors).map_err(|error| error.to_string());
+                        let what = format!("{}, {mode}: {place} {at} behind {other}", entry.name);
+                        assert_eq!(found, want, "{what}");
+                        cases += 1;
+                    }
+                }
+            }
+        }
+    }
+    println!("law every call, no elements at any address: {cases} cases");
+    assert!(cases > 100, "{cases}");
+}
+
 /// A view without modes has one element. A call of one such view, or of such views alone, is right or says what is wrong, and so does a load
 /// of a shape without extents, also by a call whose tensors have no element.
 #[test]
