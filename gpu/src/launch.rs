@@ -204,24 +204,28 @@ impl DeviceKernel {
     }
 }
 
-/// Refuses a view that is written and shares elements with another one.
+/// Refuses a view that the kernel writes and that shares elements with another one. What it only reads may have several names, also by
+/// a `ViewMut`.
 fn apart(parameters: &[KernelParameter<'_>], given: &[LaunchArg<'_>]) -> Result<(), Error> {
     let views = || {
-        let pairs = parameters.iter().zip(given);
-        pairs.filter_map(|(parameter, given)| match given {
-            LaunchArg::View(view) => Some((parameter.name, view)),
+        let pairs = parameters.iter().zip(given).enumerate();
+        pairs.filter_map(|(i, (parameter, given))| match given {
+            LaunchArg::View(view) => Some((i, parameter, view)),
             LaunchArg::Value(_) => None,
         })
     };
-    for (i, (name, written)) in views().enumerate().filter(|(_, (_, view))| view.is_mut) {
-        for (_, (other, view)) in views().enumerate().filter(|(j, _)| *j != i) {
+    let is_written = |(_, parameter, view): &(_, &KernelParameter<'_>, &LaunchView<'_>)| {
+        parameter.is_written && view.is_mut
+    };
+    for (i, parameter, written) in views().filter(is_written) {
+        for (_, other, view) in views().filter(|(j, ..)| *j != i) {
             if written.may_meet(view) {
                 let why = format!(
-                    "it lies at {:#x}..{:#x} and tensor {other} at {:#x}..{:#x}: what a kernel writes must not overlap what \
+                    "it lies at {:#x}..{:#x} and tensor {} at {:#x}..{:#x}: what a kernel writes must not overlap what \
                      it reads or writes by another name",
-                    written.bytes.0, written.bytes.1, view.bytes.0, view.bytes.1
+                    written.bytes.0, written.bytes.1, other.name, view.bytes.0, view.bytes.1
                 );
-                return Err(ArgumentError::of_tensor(name, why).into());
+                return Err(ArgumentError::of_tensor(parameter.name, why).into());
             }
         }
     }

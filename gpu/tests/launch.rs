@@ -217,6 +217,63 @@ fn law_what_is_written_is_apart_from_what_is_read() {
     println!("law launch.apart: {cases} cases");
 }
 
+/// What a kernel only reads may have several names, by views that could be written too; what it writes may not.
+#[test]
+fn several_views_of_what_is_only_read_are_launched() {
+    let device = Device::simulator(Arch::Sm80);
+    let atom = colex_atom::copy("UniversalCopy<uint32_t>").expect("an atom");
+    let copy = TiledCopy::new(atom, 32, "(4,8):(8,1)", "(1,1):(0,0)").expect("a tiled copy");
+    let mut k = Builder::new("sum", Arch::Sm80, 32);
+    let [x, y, sum] = ["x", "y", "sum"].map(|name| k.tensor(name, Ty::F32, "(_4,_8):(_8,_1)"));
+    let mine = copy.at(&k.thread());
+    let [x, y] = [x, y].map(|from| mine.partition_src(&from)); // (CPY, CPY_M, CPY_N)
+    let sum = mine.partition_dst(&sum); // (CPY, CPY_M, CPY_N)
+    let [held, more] = [&x, &y].map(|from| k.fragment_like(from));
+    k.copy(&copy, &x, &held);
+    k.copy(&copy, &y, &more);
+    k.assign(&held, &held + &more);
+    k.copy(&copy, &held, &sum);
+    let kernel = k
+        .finish()
+        .expect("a kernel")
+        .load(&device)
+        .expect("it loads");
+    let numbers: Vec<f32> = (0..32u8).map(f32::from).collect();
+    let from = device.upload(&numbers).expect("memory");
+    let mut to = device.zeros::<f32>(32).expect("memory");
+    let [mut first, mut second] = [(); 2].map(|()| from.clone());
+    let x = first.view_mut((4, 8)).expect("a view");
+    let y = second.view_mut((4, 8)).expect("a view");
+    kernel
+        .launch([1], (x, y, to.view_mut((4, 8)).expect("a view")))
+        .expect("both are only read");
+    let twice: Vec<f32> = numbers.iter().map(|x| 2.0 * x).collect();
+    assert_eq!(to.download().expect("numbers"), twice);
+    let y = second.view_mut((4, 8)).expect("a view");
+    let sum = first.view_mut((4, 8)).expect("a view");
+    let other = to.view((4, 8)).expect("a view");
+    let refused = kernel
+        .launch([1], (&other, y, sum))
+        .expect_err("it is written");
+    let (begin, end) = from.view((4, 8)).expect("a view").bytes();
+    assert_eq!(
+        refused.to_string(),
+        format!(
+            "tensor sum: it lies at {begin:#x}..{end:#x} and tensor y at {begin:#x}..{end:#x}: what a kernel writes must \
+             not overlap what it reads or writes by another name"
+        )
+    );
+    // A view without elements overlaps nothing.
+    let none = from.slice(8..8).expect("a part");
+    let none = colex_gpu::View::row_major(&none, "(0,8)").expect("a view");
+    let sum = first.view_mut((4, 8)).expect("a view");
+    let refused = kernel.launch([1], (&other, &none, sum));
+    assert_eq!(
+        refused.expect_err("no elements").to_string(),
+        "tensor y: an extent of the view is 0: there is nothing to launch"
+    );
+}
+
 /// Views with modes of one element, whose stride may be any number: no pair of them panics, and what shares an element is refused.
 #[test]
 fn law_a_mode_of_one_element_has_any_stride() {
