@@ -384,7 +384,7 @@ pub(crate) fn alignment(leading: i64, steps: &Apart) -> i64 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct BatchForm {
     modes: usize,
-    /// The modes along which a tensor map of A, and of B, has one matrix: no map has a stride of 0.
+    /// The modes along which all products share A, and B: its tensor map has the extent 1 there.
     shared: [[bool; MOST_MODES]; 2],
     /// What the one mode is if the products are groups.
     pub(crate) groups: Option<Groups>,

@@ -234,15 +234,19 @@ const CROSSED: [(&str, &str); 8] = [
     ),
 ];
 
-/// The same with strides of whole 16 bytes, as tensor maps want them.
-const MAPPED: [(&str, &str); 5] = [
+/// The same with strides of whole 16 bytes, as tensor maps want them. Sources with a stride of 0 come before and after others of as many
+/// modes, whose kernel they have.
+const MAPPED: [(&str, &str); 8] = [
     ("(128,128):(128,1)", "(128,128):(1,128)"),
     ("(264,136):(144,1)", "(264,136):(1,280)"),
     ("(40,24):(24,1)", "(40,24):(1,40)"),
+    ("(64,96,3):(96,1,0)", "(64,96,3):(1,64,6144)"),
+    ("(64,96,3):(96,1,6144)", "(64,96,3):(1,64,6144)"),
     (
         "(72,40,3,2):(40,1,5760,2880)",
         "(72,40,3,2):(1,72,2880,8640)",
     ),
+    ("(72,40,3,2):(40,1,0,2880)", "(72,40,3,2):(1,72,2880,8640)"),
     (
         "(16,24,2,3,8):(1,16,384,768,2304)",
         "(16,24,2,3,8):(1152,48,24,8,1)",

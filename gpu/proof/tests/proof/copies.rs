@@ -95,6 +95,29 @@ fn rows_of_a_part_of_16_bytes_have_no_tensor_map() {
     );
 }
 
+/// A tensor map takes a source with a stride of 0. A kernel is built for the first tensors of its tile and rank, and then taken for others:
+/// in both orders.
+#[test]
+fn a_source_with_a_stride_of_0_is_copied_by_tensor_maps() {
+    let device = Device::simulator(Arch::Sm90a);
+    let apart = CopyCase::new("(64,96,3):(96,1,6144)", "(64,96,3):(1,64,6144)");
+    let shared = CopyCase::new("(64,96,3):(96,1,0)", "(64,96,3):(1,64,6144)");
+    let mut cases = 0;
+    // Tiles that no other test has.
+    for (squares, order) in [([5, 1], [&apart, &shared]), ([7, 1], [&shared, &apart])] {
+        for case in order.into_iter().chain(order) {
+            let case = CopyCase {
+                squares: Some(squares),
+                ..case.clone()
+            };
+            let method = case.run::<f32>(&device);
+            assert_eq!(method, Ok(CopyMethod::Tma), "{case}");
+            cases += 1;
+        }
+    }
+    println!("law copies.stride_0: {cases} cases");
+}
+
 /// What the builder says of bulk copies that TMA would not do.
 #[test]
 fn the_sentences_of_bulk_copies() {
