@@ -2424,7 +2424,12 @@ fn plan_of(problem: &GemmProblem, shape: &GemmShape, device: &Device) -> Result<
     if convolution.is_some() {
         convolutions::form::check(&plan)?;
     }
-    plan.check_call(problem, &operands((plan.method, plan.gather)))?;
+    let of_call = GemmProblem {
+        // The tiles of groups were counted above.
+        batch: if groups.is_some() { 1 } else { problem.batch },
+        ..*problem
+    };
+    plan.check_call(&of_call, &operands((plan.method, plan.gather)))?;
     let plan = plan.narrowed(problem);
     if let Some(chunks) = shape.batch.chunks() {
         // Rows that end within a vector have narrower ones, which threads store.

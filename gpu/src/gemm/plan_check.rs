@@ -370,8 +370,8 @@ impl GemmPlan {
     /// # Errors
     ///
     /// Returns an error if the types, the orders or `beta` are not those of the problem, if the vectors are wider than
-    /// addresses and leading dimensions allow, if the tiles are to divide the problem and do not, or if there are more
-    /// tiles than the kernel counts.
+    /// addresses and leading dimensions allow, if the tiles are to divide the problem and do not, or if all products have
+    /// more tiles than the kernel counts. Groups share the rows of the problem, which is one product here.
     pub(crate) fn check_call(&self, problem: &GemmProblem, call: &Operands) -> Result<(), Error> {
         let plan = &self.operands;
         let differs =
@@ -526,7 +526,12 @@ impl GemmPlan {
             )?;
         }
         let most = MOST_PLACES - 1;
-        self.limit("tiles", m.saturating_mul(n), most)?;
+        let what = match problem.batch {
+            1 => "tiles",
+            _ => "tiles of all products",
+        };
+        let tiles = m.saturating_mul(n).saturating_mul(problem.batch);
+        self.limit(what, tiles, most)?;
         self.limit(
             "tiles in a strip of its order",
             m.max(n).saturating_mul(self.strip()?),
@@ -566,6 +571,51 @@ mod tests {
             error.to_string(),
             "the plan asks for 4194049 tiles along N with several widths: the Hopper kernel takes at most 4194048, 1 fewer"
         );
+    }
+
+    /// The kernel counts the tiles of all products of a batch in one number.
+    #[test]
+    fn more_tiles_of_all_products_than_the_kernel_counts_are_refused() {
+        let operands = Operands {
+            ab: Ty::Bf16,
+            c: Ty::Bf16,
+            majors: [Major::Second; 3],
+            vectors: [8; 3],
+            beta: false,
+            gated: false,
+        };
+        let most = MOST_PLACES - 1;
+        for (method, arch) in [
+            (GemmMethod::Hopper, Arch::Sm90a),
+            (GemmMethod::Ampere, Arch::Sm80),
+            (GemmMethod::Simt, Arch::Sm70),
+        ] {
+            let plan = GemmPlan::new(method, operands);
+            plan.check(arch).expect("the usual plan");
+            let [rows, columns] = plan.computed();
+            let of = |m, n, batch| {
+                let problem = GemmProblem::new(m * rows, n * columns, 64).batch(batch);
+                plan.check_call(&problem, &operands)
+            };
+            let said = |tiles: i64, what: &str, more: i64| {
+                format!(
+                    "the plan asks for {tiles} {what}: the {method} kernel takes at most 1073741823, {more} fewer"
+                )
+            };
+            assert_eq!(of(1, 1, most), Ok(()));
+            let refused = |m, n, batch| of(m, n, batch).expect_err("more").to_string();
+            let what = "tiles of all products";
+            assert_eq!(refused(1, 1, most + 1), said(most + 1, what, 1));
+            // Three tiles divide the most, and two do not.
+            assert_eq!(of(3, 1, most / 3), Ok(()));
+            assert_eq!(refused(3, 1, most / 3 + 1), said(most + 3, what, 3));
+            assert_eq!(of(2, 3, most / 6), Ok(()));
+            assert_eq!(
+                refused(2, 3, most / 6 + 1),
+                said(6 * (most / 6 + 1), what, 6 * (most / 6 + 1) - most)
+            );
+            assert_eq!(of(1 << 10, 1 << 9, 1), Ok(()));
+        }
     }
 
     /// Each block of a cluster along M loads a share of the rows of B, which is whole periods of the swizzle (8 rows), and `wgmma` of bytes
