@@ -548,7 +548,7 @@ impl<'a, T: GemmElement> Attention<'a, T> {
 
     /// Returns why a call takes its plan, without preparing it: the cost of the plan by the terms of the model, and those of the
     /// plans that the model says are the fastest among the others, for the lengths, strides and addresses of these views. Times are
-    /// in microseconds, of an H200. A method without a plan for the call has a line that says why.
+    /// in microseconds, of an H200 with as many multiprocessors as the device. A method without a plan for the call has a line that says why.
     ///
     /// The lengths of packed sequences and of keys in pages are on the device: the model counts each as the longest. A plan below
     /// the first may have a smaller time, since Ampere's kernel is taken in place of Hopper's only where the model says at most 0.9 of
@@ -1238,7 +1238,7 @@ impl AttentionCall<'_> {
     }
 
     /// Returns why the call has its plan, as [`Attention::explain`] does: the cost of the plan by the terms of the model, and
-    /// those of other plans. Times are in microseconds, of an H200.
+    /// those of other plans. Times are in microseconds, of an H200 with as many multiprocessors as the device.
     ///
     /// ```
     /// use colex_atom::Arch;

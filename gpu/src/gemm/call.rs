@@ -934,7 +934,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
 
     /// Returns why a call takes its plan, without preparing it: whether matrices are packed by the times of the model, the cost of
     /// the plan by its terms, and those of the plans that the model says are the fastest among the others. Times are in microseconds,
-    /// of an H200. [`GemmCall::explain`] says the same of a prepared call, whose plan [`autotune`](Gemm::autotune) may have measured.
+    /// by the [rates](Device::rates) of the device. [`GemmCall::explain`] says the same of a prepared call, whose plan [`autotune`](Gemm::autotune) may have measured.
     ///
     /// ```
     /// use colex_gpu::{Device, Gemm};
@@ -2120,7 +2120,7 @@ impl<'a> GemmCall<'a> {
     }
 
     /// Returns what the call does and why: its steps, the cost of its plan by the terms of the model, and those of the plans that the
-    /// model says are the fastest among the others. Times are in microseconds, of an H200.
+    /// model says are the fastest among the others. Times are in microseconds, by the [rates](Device::rates) of the device.
     ///
     /// ```
     /// use colex_gpu::{Device, Gemm};

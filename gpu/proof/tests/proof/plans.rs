@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use colex_atom::{Arch, Ty};
+use colex_gpu::attention::{Attention, AttentionMethod};
 use colex_gpu::gemm::{Epilogue, Groups};
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{
@@ -1587,6 +1588,38 @@ fn what_a_call_says_of_its_plan() {
         first(plain, |gemm| gemm.method(GemmMethod::Ampere)),
         [ampere; 2]
     );
+}
+
+/// The times of the model are those of the device: of one product by one plan, they differ between two architectures.
+#[test]
+fn what_a_call_says_of_its_plan_is_of_the_device() {
+    let said = [Arch::Sm80, Arch::Sm90a].map(|arch| {
+        let device = Device::simulator(arch);
+        let x = device.zeros::<bf16>(1024 * 1024).unwrap();
+        let mut written = device.zeros::<bf16>(1024 * 1024).unwrap();
+        let rows = x.view((1024, 1024)).unwrap();
+        let c = written.view_mut((1024, 1024)).unwrap();
+        let gemm = Gemm::new(&rows, &rows, &c).method(GemmMethod::Ampere);
+        let product = gemm.explain().unwrap();
+        assert_eq!(gemm.prepare().unwrap().explain(), product);
+        let heads = x.view((1, 16, 1024, 64)).unwrap();
+        let o = written.view_mut((1, 16, 1024, 64)).unwrap();
+        let attention = Attention::new(&heads, &heads, &heads, &o);
+        let attention = attention.method(AttentionMethod::Ampere).explain().unwrap();
+        [product, attention].map(|said| {
+            let (plan, cost) = said.split_once(": ").unwrap();
+            let (time, _) = cost.split_once(" us").unwrap();
+            (plan.to_string(), time.parse::<f64>().unwrap())
+        })
+    });
+    let [[product, attention], [other_product, other_attention]] = said;
+    for ((plan, time), (other_plan, other_time)) in
+        [(product, other_product), (attention, other_attention)]
+    {
+        assert_eq!(plan, other_plan);
+        // An A100 has fewer multiprocessors than an H200, and lower clocks.
+        assert!(time > 1.05 * other_time, "{plan}: {time} and {other_time}");
+    }
 }
 
 /// What is said of a product that is refused is the refusal.
