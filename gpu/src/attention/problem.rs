@@ -239,7 +239,7 @@ impl AttentionProblem {
     ///
     /// # Errors
     ///
-    /// Returns an error if an extent is below 0, does not fit 31 bits, or is 0, since no layout has an extent of 0.
+    /// Returns an error if an extent is below 0, is above 2^31 - 2^17, or is 0, since no layout has an extent of 0.
     pub fn layout(&self, tensor: AttentionTensor) -> Result<Layout, Error> {
         let extents = self.extents(tensor);
         for (extent, what) in extents.into_iter().zip(self.modes(tensor)) {

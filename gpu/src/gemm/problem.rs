@@ -262,7 +262,8 @@ impl GemmProblem {
     ///
     /// # Errors
     ///
-    /// Returns an error if an extent is below 0, does not fit 31 bits, or is 0, since no layout has an extent of 0.
+    /// Returns an error if an extent or the number of products is below 0 or above 2^31 - 2^17, or is 0, since no layout has an
+    /// extent of 0.
     pub fn layout(&self, matrix: Operand) -> Result<Layout, Error> {
         let extents = self.extents(matrix);
         for (extent, what) in extents {
@@ -337,7 +338,8 @@ impl GemmProblem {
     ///
     /// # Errors
     ///
-    /// Returns an error if an extent is below 0 or does not fit 31 bits, or if a leading dimension is too short.
+    /// Returns an error if an extent or the number of products is below 0 or above 2^31 - 2^17, or if a leading dimension is too
+    /// short or above 2^31 - 1.
     pub fn check(&self) -> Result<(), Error> {
         check_extent("the number of products", self.batch)?;
         for (matrix, what) in NAMED {
@@ -358,7 +360,7 @@ impl GemmProblem {
                 }
                 .into());
             }
-            check_extent(what, found)?;
+            check_to(what, found, MOST)?;
         }
         Ok(())
     }
@@ -435,15 +437,14 @@ const NAMED: [(Operand, &str); 3] = [
 ];
 
 pub(crate) fn check_extent(what: &'static str, extent: i64) -> Result<(), Error> {
-    if (0..=MOST_EXTENT).contains(&extent) {
+    check_to(what, extent, MOST_EXTENT)
+}
+
+fn check_to(what: &'static str, extent: i64, most: i64) -> Result<(), Error> {
+    if (0..=most).contains(&extent) {
         Ok(())
     } else {
-        Err(ErrorKind::Extent {
-            what,
-            extent,
-            most: MOST_EXTENT,
-        }
-        .into())
+        Err(ErrorKind::Extent { what, extent, most }.into())
     }
 }
 

@@ -354,6 +354,40 @@ fn the_sentences_of_gemm_problems() {
         .major(Operand::B, Major::First)
         .leading(Operand::B, 7);
     assert_eq!(said(short), "ldb is 7: it must be at least N, which is 8");
+    // The last number of each field that is taken, and the first that is not.
+    let fields: [(&str, i64, fn(i64) -> GemmProblem); 7] = [
+        ("M", 2_147_352_576, |n| GemmProblem::new(n, 8, 8)),
+        ("N", 2_147_352_576, |n| GemmProblem::new(8, n, 8)),
+        ("K", 2_147_352_576, |n| GemmProblem::new(8, 8, n)),
+        ("the number of products", 2_147_352_576, |n| {
+            GemmProblem::new(8, 8, 8).batch(n)
+        }),
+        ("lda", i32::MAX.into(), |n| {
+            GemmProblem::new(8, 8, 8).leading(Operand::A, n)
+        }),
+        ("ldb", i32::MAX.into(), |n| {
+            GemmProblem::new(8, 8, 8).leading(Operand::B, n)
+        }),
+        ("ldc", i32::MAX.into(), |n| {
+            GemmProblem::new(8, 8, 8).leading(Operand::C, n)
+        }),
+    ];
+    for (what, most, of) in fields {
+        assert_eq!(of(most).check(), Ok(()), "{what}");
+        assert_eq!(
+            said(of(most + 1)),
+            format!("{what} is {}: it must be 0 to {most}", most + 1)
+        );
+    }
+    // A view with the greatest leading dimension is taken as it is.
+    let row = device.zeros::<f32>(8).expect("memory");
+    let mut c = device.poisoned::<f32>(8).expect("memory");
+    let wide = GemmProblem::new(1, 8, 8).leading(Operand::A, i32::MAX.into());
+    let eight = device.zeros::<f32>(64).expect("memory");
+    let call = wide
+        .on(&row, &eight, &mut c)
+        .and_then(|gemm| gemm.prepare());
+    assert_eq!(call.expect("it is taken").packed().count(), 0);
 
     assert_eq!(
         GemmProblem::new(0, 8, 8)

@@ -104,7 +104,7 @@ impl ConvolutionProblem {
     /// # Errors
     ///
     /// Returns an error if a number is out of its range, if the filter is longer than the padded image, or if the rows or the columns
-    /// of the product do not fit 31 bits.
+    /// of the product are more than 2^31 - 2^17.
     pub fn check(&self) -> Result<(), Error> {
         self.positions().map(|_| ())
     }

@@ -51,7 +51,7 @@ impl HighLow {
     ///
     /// # Errors
     ///
-    /// Returns an error if three times K does not fit 31 bits, or if the size does not fit 63.
+    /// Returns an error if three times K is above 2^31 - 2^17, or if the size does not fit 63.
     pub(crate) fn new<T: GemmElement>(
         side: Side,
         view: &View<'_, T>,
