@@ -820,7 +820,7 @@ impl RowKernel<'_> {
     }
 
     /// The total of the numbers that the lanes of a warp have of the warps of a block, the same in all lanes. The lanes beyond the warps have
-    /// the same numbers again, in turns of a power of two in most plans: so many lanes as one turn has exchange theirs then.
+    /// the same numbers again, in turns of a power of two in most plans: then the lanes of one turn exchange theirs.
     fn over_lanes(&self, k: &mut Builder, op: BinaryOp, number: &Fragment) -> Fragment {
         let lanes = self.plan.threads / WARP * self.blocks_of_lanes();
         if lanes.count_ones() == 1 {

@@ -117,7 +117,8 @@ fn law_a_peer_of_a_peer_has_access_to_the_owner() {
     println!("law a_peer_of_a_peer_has_access_to_the_owner: 27 cases");
 }
 
-/// A handle of a peer costs a wait for the work of its device when it goes, and the memory is freed once, at the end.
+/// A handle of a peer costs a question for a capture and a wait for the work of its device when it goes, and the memory is freed once, at the
+/// end.
 #[test]
 fn the_memory_of_a_peer_is_freed_once() {
     let act = || {
@@ -138,7 +139,7 @@ fn the_memory_of_a_peer_is_freed_once() {
     };
     assert_eq!(
         said("peers::the_memory_of_a_peer_is_freed_once", "peers:2", act),
-        "none; cuCtxSetCurrent 2, cuCtxSynchronize 1, cuMemFree_v2 1"
+        "none; cuCtxSetCurrent 3, cuCtxSynchronize 1, cuMemFree_v2 1"
     );
 }
 
