@@ -231,14 +231,14 @@ impl Asked {
 }
 
 /// Makes totals of several of each that a thread has.
-type Join<const N: usize> = dyn Fn(&mut Builder, [Vec<Expr>; N]) -> [Fragment; N];
+type Join<'a, const N: usize> = dyn Fn(&mut Builder, [Vec<Expr>; N]) -> [Fragment; N] + 'a;
 
 /// How the totals of a row come of those that the blocks of its team have left.
 struct TeamTotals<'a, const N: usize> {
     /// The numbers that change nothing.
     none: [f64; N],
     /// Makes one total of several that a thread has.
-    join: &'a Join<N>,
+    join: &'a Join<'a, N>,
     /// The same of those that the lanes of a warp have, in a fixed order.
     lanes: &'a dyn Fn(&mut Builder, [Fragment; N]) -> [Fragment; N],
 }
