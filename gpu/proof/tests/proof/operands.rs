@@ -355,7 +355,8 @@ fn the_sentences_of_gemm_problems() {
         .leading(Operand::B, 7);
     assert_eq!(said(short), "ldb is 7: it must be at least N, which is 8");
     // The last number of each field that is taken, and the first that is not.
-    let fields: [(&str, i64, fn(i64) -> GemmProblem); 7] = [
+    type Of = fn(i64) -> GemmProblem;
+    let fields: [(&str, i64, Of); 7] = [
         ("M", 2_147_352_576, |n| GemmProblem::new(n, 8, 8)),
         ("N", 2_147_352_576, |n| GemmProblem::new(8, n, 8)),
         ("K", 2_147_352_576, |n| GemmProblem::new(8, 8, n)),

@@ -117,9 +117,12 @@ impl GemmCase {
         let mut sc = dc.slice(self.shift[2]..)?;
         let call = problem
             .on(&sa, &sb, &mut sc)
-            .map(|gemm| match self.is_batch_invariant {
-                true => gemm.batch_invariant(),
-                false => gemm,
+            .map(|gemm| {
+                if self.is_batch_invariant {
+                    gemm.batch_invariant()
+                } else {
+                    gemm
+                }
             })
             .and_then(|gemm| match (plan, self.method) {
                 (None, None) => gemm.prepare(),
