@@ -1621,7 +1621,7 @@ impl RowKernel<'_> {
         Expr::from(columns).to(Ty::F32)
     }
 
-    /// The mean of a total over the columns: that of equal numbers is one of them, if f32 has their sum.
+    /// The mean of a total over the columns: that of equal numbers is one of them, if f32 has the sum of any number of them.
     fn mean_of(&self, k: &mut Builder, total: &Fragment) -> Fragment {
         quotient(k, total, self.number_of_columns())
     }

@@ -427,7 +427,7 @@ impl TurnedKernel<'_> {
         [under(k, &top), sum]
     }
 
-    /// The mean of a total over the columns: that of equal numbers is one of them, if f32 has their sum.
+    /// The mean of a total over the columns: that of equal numbers is one of them, if f32 has the sum of any number of them.
     fn mean_of(&self, k: &mut Builder, total: &Fragment) -> Fragment {
         quotient(k, total, Expr::from(&self.columns).to(Ty::F32))
     }

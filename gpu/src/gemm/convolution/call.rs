@@ -43,8 +43,9 @@ pub fn convolution<T: GemmElement, C: GemmElement>(
 /// It is a product, and [`product`](Convolution::product) returns it: convolutions have what [`Gemm`] has, epilogues, factors and methods
 /// among it, but neither groups, nor `f32` by three products of tf32, nor autotuning. Filters of one tap at every pixel are a plain product of
 /// pixels. Otherwise, on Hopper, im2col tensor maps load 16-bit activations and filters, and no matrix is written, if their channels are
-/// contiguous, addresses and strides are multiples of 16 bytes, the filter stands at most 8 pixels apart, the padding is at most 128, and
-/// the taps reach over at most 256 pixels. Others are written out as a matrix first.
+/// contiguous, addresses and strides are multiples of 16 bytes, one stride leads from each tap to the next, and along H and W the filter
+/// stands at most 8 pixels apart, the padding before the first pixel is at most 128, and the last tap is at most 255 pixels behind the first
+/// one: at most 128 more than the padding behind the last pixel, and at most 127 less. Others are written out as a matrix first.
 ///
 /// ```
 /// use colex_atom::Ty;
